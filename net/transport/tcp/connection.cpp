@@ -54,6 +54,7 @@ connection::~connection() {
   close_socket();
   if (shared_ != nullptr) {
     shared_->withdraw(*this);
+    CORDMA_ASSERT_OP(receives_.posted - receives_.taken, <=, 1U);
     if (receives_.taken != receives_.posted) {
       shared_->finish({.id = receives_[receives_.taken].id,
                        .status = wc_status::wr_flush_err,
@@ -217,9 +218,10 @@ std::size_t connection::take(std::span<completion> out) noexcept {
 }
 
 void connection::disconnect() noexcept {
+  if (!failed_) sends_.check();
   switch (phase_) {
     case phase::open:
-      phase_ = phase::closing;
+      phase_.become(phase::closing);
       last_request_ = sends_.posted;
       transmit();
       return;
@@ -248,7 +250,7 @@ void connection::close_socket() noexcept {
   waiting_ = output_blocked_ = false;
   home_.mark_inactive(*this);
   socket_.close();
-  phase_ = phase::dead;
+  phase_.become(phase::dead);
 }
 
 failure connection::reset_by_peer(const char* how) const noexcept {
@@ -269,6 +271,8 @@ void connection::enter_error(failure why) noexcept {
   if (shared_ != nullptr) shared_->withdraw(*this);
   sends_.flush();
   receives_.flush();
+  CORDMA_ASSERT_OP(sends_.done, ==, sends_.posted);
+  CORDMA_ASSERT_OP(receives_.done, ==, receives_.posted);
   partial_.what = outgoing::kind::none;
   home_.home().remove(rnr_timer_);
   home_.mark_completed(*this);
@@ -280,7 +284,10 @@ void connection::break_off(failure why) noexcept {
 }
 
 void connection::fail_request(wc_status status) noexcept {
+  sends_.check();
   const std::uint32_t first = sends_.done;
+  CORDMA_ASSERT_OP(first, !=, sends_.posted);
+  CORDMA_ASSERT(status != wc_status::success);
   const opcode op = sends_[first].op;
   failure why = failure::of(to_errc(status), {name(op), " to ", peer_, " failed"});
   why.with_status(static_cast<std::uint16_t>(status), 0);
@@ -292,6 +299,7 @@ void connection::fail_request(wc_status status) noexcept {
 
 void connection::never_came_up(failure why, std::vector<std::byte> data) noexcept {
   if (failed_) return;
+  CORDMA_ASSERT(!established_);
   cm_event e;
   e.what = why.code() == errc::rejected ? cm_event::type::rejected : cm_event::type::failed;
   e.pair = this;
@@ -300,7 +308,7 @@ void connection::never_came_up(failure why, std::vector<std::byte> data) noexcep
   home_.report(std::move(e));
   home_.home().remove(watch_timer_);
   break_off(errc::not_connected);
-  phase_ = phase::dead;
+  CORDMA_ASSERT_OP(phase_, ==, phase::dead);
   handshake_.reset();
 }
 

@@ -1,6 +1,7 @@
 // One reliable connection: two queues, one socket. What it promises is in README.md.
 #pragma once
 
+#include <cordma/net/transport/checked_state.hpp>
 #include <cordma/net/transport/tcp/queues.hpp>
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/window_set.hpp>
@@ -22,6 +23,37 @@ struct outgoing {
     return std::uint64_t{header_bytes} + payload;
   }
 };
+
+// Where a connection stands.
+enum class life_phase : std::uint8_t {
+  idle,       // created, to be connected out of band
+  expecting,  // the peer will come
+  connecting,
+  greeting,
+  open,
+  closing,       // disconnect() was called: goodbye follows what was posted
+  goodbye_sent,  // still serving the peer, until it says goodbye as well
+  finishing,     // one last frame has to leave, then the queue pair is in error
+  draining,      // in error; the peer has yet to see it
+  dead,          // in error, no socket
+};
+// Whether the right one may follow the left one.
+[[nodiscard]] constexpr bool operator>>(life_phase from, life_phase to) noexcept {
+  using enum life_phase;
+  switch (to) {
+    case idle: return false;
+    case expecting: return from == idle;
+    case connecting: return from == idle || from == greeting;  // the latter: once more, by a new socket
+    case greeting: return from == connecting;
+    case open: return from == idle || from == expecting || from == greeting;
+    case closing: return from == open;
+    case goodbye_sent: return from == closing;
+    case finishing: return from == open || from == closing || from == goodbye_sent;
+    case draining: return from == finishing;
+    case dead: return true;
+  }
+  return false;
+}
 
 struct out_batch;
 struct handshake;
@@ -80,18 +112,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   connection_link due_link{*this};
 
  private:
-  enum class phase : std::uint8_t {
-    idle,       // created, to be connected out of band
-    expecting,  // the peer will come
-    connecting,
-    greeting,
-    open,
-    closing,       // disconnect() was called: goodbye follows what was posted
-    goodbye_sent,  // still serving the peer, until it says goodbye as well
-    finishing,     // one last frame has to leave, then the queue pair is in error
-    draining,      // in error; the peer has yet to see it
-    dead,          // in error, no socket
-  };
+  using phase = life_phase;
   enum class destination : std::uint8_t { none, receive, region, answer, nowhere };
   friend struct handshake;
   struct timed : timer {
@@ -202,7 +223,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   reporting_receive_queue* shared_ = nullptr;
   last_taken last_taken_{*this};
   watched_socket socket_;
-  phase phase_ = phase::idle;
+  checked_state<life_phase> phase_{phase::idle};
   bool established_ = false;
   bool failed_ = false;
   bool drained_ = true;

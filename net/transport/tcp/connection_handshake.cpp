@@ -71,8 +71,9 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   handshake_ = std::make_unique<handshake>(*this);
   handshake_->candidates = std::move(candidates);
   handshake_->first = first;
+  CORDMA_REQUIRE(!handshake_->candidates.empty());
   home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
-  phase_ = phase::connecting;
+  phase_.become(phase::connecting);
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
   const int family = handshake_->candidates.front().storage.ss_family;
   result<socket_fd> first_socket = open_stream(family);
@@ -85,6 +86,7 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
 }
 
 void connection::try_next_candidate() noexcept {
+  CORDMA_ASSERT(handshake_ != nullptr);
   handshake& h = *handshake_;
   while (h.next < h.candidates.size()) {
     const socket_address& to = h.candidates[h.next++];
@@ -131,7 +133,7 @@ void connection::on_connected() noexcept {
   told_credit_ = receives_.posted;
   if (!send_hello(h)) return call_again();
   handshake_->said_hello = home_.home().now();
-  phase_ = phase::greeting;
+  phase_.become(phase::greeting);
   static_cast<void>(socket_.watch(EPOLLIN));  // watched already
 }
 
@@ -149,8 +151,9 @@ void connection::call_again() noexcept {
        "its listener may be full (tcp.backlog, net.core.somaxconn), or it is no cordma "
        "service"});
   socket_.close();
-  phase_ = phase::connecting;
+  if (phase_ != phase::connecting) phase_.become(phase::connecting);
   h.reader = {};
+  CORDMA_ASSERT_OP(h.next, >, 0U);
   --h.next;
   home_.home().add(h.again, home_.home().now() + h.pause);
   h.pause = std::min(2 * h.pause, longest_pause);
@@ -205,7 +208,7 @@ void connection::answered(const decoded_hello& d) {
                                               "another queue pair, or the peer was restarted"};
     handshake_->reader = {};
     socket_.close();
-    phase_ = phase::connecting;
+    phase_.become(phase::connecting);
     return try_next_candidate();
   }
   if (h.kind != hello_kind::reject) {
@@ -230,7 +233,9 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   home_.home().remove(watch_timer_);
   if (waiting_) home_.add_waiting(-1);
   waiting_ = false;
-  phase_ = phase::open;
+  CORDMA_ASSERT_OP(credits_, <=, peer_recv_depth_);
+  CORDMA_ASSERT_OP(sends_.sent, ==, 0U);
+  phase_.become(phase::open);
   established_ = true;
   tune_to_distance(socket_.get());
   home_.report(std::move(e));
@@ -240,6 +245,7 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
 }
 
 result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
+  CORDMA_REQUIRE(fd && !established_);
   socket_.own(std::move(fd));
   peer_ = peer_of(socket_.get()).text();
   tune(socket_.get(), options_.peer_timeout);

@@ -275,6 +275,7 @@ void connection::complete_receive(const frame& f) noexcept {
 // A shared receive for the message that has none.
 bool connection::borrow() noexcept {
   if (shared_ == nullptr) return false;
+  CORDMA_ASSERT_OP(receives_.posted, ==, receives_.taken);
   const recv_request* const lent = shared_->lend(*this);
   if (lent != nullptr) store(*lent);
   return lent != nullptr;
@@ -305,9 +306,12 @@ void connection::on_not_ready() noexcept {
   }
   for (std::uint32_t i = refused; i != sends_.sent; ++i) {
     if (takes_receive(sends_[i].op)) --credits_used_;
-    if (wants_answer(sends_[i].op)) --sends_.reads;
+    if (!wants_answer(sends_[i].op)) continue;
+    CORDMA_ASSERT_OP(sends_.reads, >, 0U);
+    --sends_.reads;
   }
   sends_.sent = refused;
+  sends_.check();
   held_ = resumed_due_ = true;
 }
 
@@ -438,7 +442,7 @@ void connection::on_goodbye() noexcept {
 
 void connection::finish_with(failure why) noexcept {
   finish_why_ = std::move(why);
-  phase_ = phase::finishing;
+  if (phase_ != phase::finishing) phase_.become(phase::finishing);
   if (shared_ != nullptr) shared_->withdraw(*this);
   home_.home().remove(rnr_timer_);
 }

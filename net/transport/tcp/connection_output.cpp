@@ -15,6 +15,7 @@ constexpr std::size_t copied_below = 1024;    // bytes; one copy is cheaper than
 constexpr int most_writes = 8;                // system calls per transmit()
 // A header and the longest list of segments must fit behind what is there.
 constexpr std::size_t room_for_frame = 16;
+static_assert(room_for_frame < most_pieces && copied_below <= most_bytes);
 
 }  // namespace
 
@@ -90,6 +91,7 @@ void connection::transmit() noexcept {
 
 void connection::block_output() noexcept {
   if (output_blocked_ || !socket_) return;
+  CORDMA_ASSERT(!failed_);
   output_blocked_ = true;
   if (!waiting_) {
     waiting_ = true;
@@ -348,7 +350,7 @@ void connection::finished(const outgoing& f) noexcept {
     case frame_type::resumed: resumed_due_ = false; return;
     case frame_type::goodbye:
       if (phase_ == phase::finishing) return finish();
-      phase_ = phase::goodbye_sent;
+      phase_.become(phase::goodbye_sent);
       if (peer_said_goodbye_) {
         break_off(failure::of(errc::not_connected, {"the connection to ", peer_, " was closed"}));
       }
@@ -362,7 +364,7 @@ void connection::finished(const outgoing& f) noexcept {
 void connection::finish() noexcept {
   enter_error(std::move(finish_why_));
   ::shutdown(socket_.get(), SHUT_WR);
-  phase_ = phase::draining;
+  phase_.become(phase::draining);
   watch_peer();
 }
 

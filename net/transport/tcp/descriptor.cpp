@@ -22,6 +22,7 @@ failure broken(const char* what) {
 }  // namespace
 
 std::vector<std::byte> encode(const pair_descriptor& d) {
+  CORDMA_REQUIRE_OP(d.places.size(), <=, most_places);
   std::vector<std::byte> out(descriptor_fixed + d.places.size() * place_bytes + checksum_bytes);
   std::memcpy(out.data(), descriptor_magic.data(), descriptor_magic.size());
   store_le(&out[8], wire_version);
@@ -34,6 +35,7 @@ std::vector<std::byte> encode(const pair_descriptor& d) {
     std::memcpy(&out[at + 1], p.address.data(), p.address.size());
     at += place_bytes;
   }
+  CORDMA_ASSERT_OP(at + checksum_bytes, ==, out.size());
   store_le(&out[at], crc32({out.data(), at}));
   return out;
 }
@@ -163,7 +165,7 @@ result<void> connection::connect(std::span<const std::byte> peer_descriptor) {
     return start(std::move(candidates), std::move(text), greeting(hello_kind::attach));
   }
   peer_ = std::move(text);
-  phase_ = phase::expecting;
+  phase_.become(phase::expecting);
   home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
   home_.find_caller(*this);
   return {};
@@ -191,6 +193,7 @@ void tcp_adapter::attach(incoming& caller) noexcept {
     return gone(caller);
   }
   connection& c = **at;
+  CORDMA_ASSERT(caller.greeted());
   const hello theirs = h;
   caller.detach();
   socket_fd fd = caller.release();

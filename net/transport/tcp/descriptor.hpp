@@ -27,6 +27,10 @@ inline constexpr std::size_t descriptor_fixed = 32;
 inline constexpr std::size_t place_bytes = 17;
 inline constexpr std::size_t checksum_bytes = 4;
 static_assert(16 + sizeof(token) == descriptor_fixed);
+static_assert(1 + sizeof(place::address) == place_bytes);
+static_assert(descriptor_magic.size() == 8 && descriptor_magic != hello_magic);
+static_assert(most_places <= UINT8_MAX, "the count is one byte");
+static_assert(checksum_bytes == sizeof(std::uint32_t));
 
 [[nodiscard]] std::vector<std::byte> encode(const pair_descriptor& d);
 // connection_aborted for anything that is broken, unsupported_version for another version.

@@ -18,6 +18,7 @@ inline constexpr std::uint32_t most_depth = 4096;        // requests or receives
 inline constexpr std::uint32_t most_reads = 128;         // reads and atomics outstanding
 // Counters travel modulo 65536 and are told apart by their distance.
 static_assert(most_depth <= (1U << 15));
+static_assert(most_reads < most_depth);
 
 template <class T>
 void store_le(std::byte* to, T value) noexcept {
@@ -98,10 +99,18 @@ inline constexpr std::size_t value_header = 24;
 inline constexpr std::size_t target_header = 32;
 inline constexpr std::size_t atomic_header = 48;
 inline constexpr std::size_t most_header = atomic_header;
+static_assert(frame_at::type == 0 && frame_at::status == frame_at::type + 1);
+static_assert(frame_at::ack == frame_at::status + 1);
+static_assert(frame_at::credit == frame_at::ack + sizeof(std::uint16_t));
+static_assert(frame_at::request == frame_at::credit + sizeof(std::uint16_t));
+static_assert(frame_at::length == frame_at::request + sizeof(std::uint16_t));
+static_assert(frame_at::imm == frame_at::length + sizeof(std::uint32_t));
 static_assert(frame_at::imm + sizeof(std::uint32_t) == plain_header);
 static_assert(frame_at::value == plain_header);
 static_assert(frame_at::value + sizeof(std::uint64_t) == value_header);
 static_assert(frame_at::remote_addr == plain_header);
+static_assert(frame_at::rkey == frame_at::remote_addr + sizeof(std::uint64_t));
+static_assert(frame_at::swap == frame_at::operand + sizeof(std::uint64_t));
 static_assert(frame_at::rkey + sizeof(std::uint64_t) == target_header);
 static_assert(frame_at::operand == target_header);
 static_assert(frame_at::swap + sizeof(std::uint64_t) == atomic_header);
@@ -132,6 +141,8 @@ using header_buffer = std::array<std::byte, most_header>;
   }
   return 0;
 }
+static_assert(header_size(static_cast<frame_type>(0)) == 0, "zeros are no frame");
+static_assert(header_size(static_cast<frame_type>(19)) == 0, "no type follows the last one");
 [[nodiscard]] constexpr bool has_payload(frame_type type) noexcept {
   return type == frame_type::send || type == frame_type::send_imm || type == frame_type::write ||
          type == frame_type::write_imm || type == frame_type::read_response ||
@@ -150,6 +161,9 @@ using header_buffer = std::array<std::byte, most_header>;
   return type == frame_type::read_response || type == frame_type::atomic_response ||
          type == frame_type::nak;
 }
+static_assert(is_request(frame_type::send) && is_request(frame_type::flush));
+static_assert(!is_request(frame_type::read_response) && !is_request(frame_type::nak));
+static_assert(!is_request(frame_type::not_ready) && !is_request(frame_type::resumed));
 // Requests are numbered as the operations are, but for the last two. A window is bound here alone; its
 // flush has the bind complete in its turn.
 [[nodiscard]] constexpr frame_type to_frame_type(opcode op) noexcept {
@@ -161,6 +175,11 @@ static_assert(to_frame_type(opcode::send) == frame_type::send);
 static_assert(to_frame_type(opcode::write_imm) == frame_type::write_imm);
 static_assert(to_frame_type(opcode::compare_swap) == frame_type::compare_swap);
 static_assert(to_frame_type(opcode::flush) == frame_type::flush);
+static_assert(to_frame_type(opcode::send_imm) == frame_type::send_imm);
+static_assert(to_frame_type(opcode::write) == frame_type::write);
+static_assert(to_frame_type(opcode::read) == frame_type::read);
+static_assert(to_frame_type(opcode::fetch_add) == frame_type::fetch_add);
+static_assert(to_frame_type(opcode::send_invalidate) == frame_type::send_invalidate);
 
 // Returns the bytes written.
 inline std::size_t encode(const frame& f, header_buffer& to) noexcept {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cordma/net/transport/tcp/frame.hpp>
+#include <cordma/runtime/check.hpp>
 #include <string>
 #include <string_view>
 
@@ -70,13 +71,31 @@ inline constexpr std::size_t own = 36, peer = 52;
 inline constexpr std::size_t hello_prefix = 16;  // enough to know the version and the rest's length
 inline constexpr std::size_t hello_fixed = 68;
 inline constexpr std::size_t most_hello = hello_fixed + most_accept_data;
+static_assert(hello_at::magic == 0 && hello_at::version == hello_magic.size());
+static_assert(hello_at::kind == hello_at::version + sizeof(std::uint16_t));
+static_assert(hello_at::type == hello_at::kind + 1 && hello_at::fixed == hello_at::type + 1);
+static_assert(hello_at::data == hello_at::fixed + sizeof(std::uint16_t));
 static_assert(hello_at::data + sizeof(std::uint16_t) == hello_prefix);
+static_assert(hello_at::header_bytes == hello_prefix);
+static_assert(hello_at::field == hello_at::header_bytes + sizeof(std::uint16_t));
+static_assert(hello_at::zero8 == hello_at::field + 1);
+static_assert(hello_at::field_value == hello_at::zero8 + 1);
+static_assert(hello_at::read_depth == hello_at::field_value + sizeof(std::uint32_t));
+static_assert(hello_at::recv_depth == hello_at::read_depth + sizeof(std::uint32_t));
+static_assert(hello_at::credit == hello_at::recv_depth + sizeof(std::uint32_t));
+static_assert(hello_at::zero16 == hello_at::credit + sizeof(std::uint16_t));
+static_assert(hello_at::own == hello_at::zero16 + sizeof(std::uint16_t));
+static_assert(hello_at::peer == hello_at::own + sizeof(token));
 static_assert(hello_at::peer + sizeof(token) == hello_fixed);
+
+static_assert(most_request_data <= most_accept_data && most_hello <= UINT16_MAX);
+static_assert(most_depth <= UINT16_MAX, "a hello's credit counts receives");
 
 using hello_buffer = std::array<std::byte, most_hello>;
 
 // Returns the bytes written.
 inline std::size_t encode(const hello& h, hello_buffer& to) noexcept {
+  CORDMA_REQUIRE_OP(h.data_length, <=, h.data.size());
   std::memcpy(&to[hello_at::magic], hello_magic.data(), hello_magic.size());
   store_le(&to[hello_at::version], h.version);
   to[hello_at::kind] = static_cast<std::byte>(h.kind);

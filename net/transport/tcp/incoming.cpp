@@ -13,6 +13,8 @@ hello_reader::progress hello_reader::read(int fd) noexcept {
   for (;;) {
     value = decode_hello({bytes.data(), have});
     if (value.what != decoded_hello::outcome::partial) return progress::decoded;
+    CORDMA_ASSERT_OP(have, <, value.size);
+    CORDMA_ASSERT_OP(value.size, <=, bytes.size());
     const ssize_t n = ::recv(fd, &bytes[have], value.size - have, 0);
     if (n > 0) {
       have += static_cast<std::size_t>(n);
@@ -27,6 +29,7 @@ hello_reader::progress hello_reader::read(int fd) noexcept {
 bool send_whole_hello(int fd, const hello& h) noexcept {
   hello_buffer bytes;
   const std::size_t size = encode(h, bytes);
+  CORDMA_ASSERT_OP(size, <=, bytes.size());
   return ::send(fd, bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
 }
 
@@ -92,6 +95,7 @@ void incoming::answer(const hello& h) noexcept {
 }
 
 void incoming::detach() noexcept {
+  CORDMA_REQUIRE(greeted_);
   socket_.leave_set();
   from_ = nullptr;
 }

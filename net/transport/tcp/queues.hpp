@@ -2,8 +2,10 @@
 #pragma once
 
 #include <bit>
+#include <cordma/net/transport/tcp/frame.hpp>
 #include <cordma/net/transport/tcp/segments.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/check.hpp>
 #include <memory>
 
 namespace cordma::transport::tcp {
@@ -19,7 +21,9 @@ class slot_ring {
         inline_bytes_(inline_bytes),
         slots_(new Slot[mask_ + std::size_t{1}]),
         segments_(new segment[(mask_ + std::size_t{1}) * per_slot_]),
-        inline_(new std::byte[(mask_ + std::size_t{1}) * inline_bytes_]) {}
+        inline_(new std::byte[(mask_ + std::size_t{1}) * inline_bytes_]) {
+    CORDMA_REQUIRE_OP(depth, <=, most_depth);
+  }
 
   [[nodiscard]] std::uint32_t capacity() const noexcept { return mask_ + 1; }
   [[nodiscard]] Slot& operator[](std::uint32_t number) noexcept { return slots_[number & mask_]; }
@@ -92,8 +96,19 @@ struct send_queue : slot_ring<send_slot> {
   }
   // What has no final status yet was never carried out, as far as anybody can know.
   void flush() noexcept {
+    CORDMA_ASSERT_OP(posted - taken, <=, capacity());
+    CORDMA_ASSERT_OP(done - taken, <=, posted - taken);
     for (; done != posted; ++done) (*this)[done].status = wc_status::wr_flush_err;
     sent = acked = posted;
+    reads = 0;
+  }
+  // The order of its numbers, as above. For slow paths.
+  void check() const noexcept {
+    CORDMA_ASSERT_OP(posted - taken, <=, capacity());
+    CORDMA_ASSERT_OP(done - taken, <=, acked - taken);
+    CORDMA_ASSERT_OP(acked - taken, <=, sent - taken);
+    CORDMA_ASSERT_OP(sent - taken, <=, posted - taken);
+    CORDMA_ASSERT_OP(reads, <=, sent - done);
   }
 };
 
@@ -118,6 +133,8 @@ struct recv_queue : slot_ring<recv_slot> {
   std::uint32_t taken = 0;
 
   void flush() noexcept {
+    CORDMA_ASSERT_OP(posted - taken, <=, capacity());
+    CORDMA_ASSERT_OP(done - taken, <=, posted - taken);
     for (; done != posted; ++done) (*this)[done].status = wc_status::wr_flush_err;
   }
 };
@@ -138,7 +155,9 @@ class answer_queue {
  public:
   // One place beyond the reads agreed to, for the nak that ends it all.
   explicit answer_queue(std::uint32_t reads)
-      : mask_(std::bit_ceil(reads + 2) - 1), at_(new answer[mask_ + std::size_t{1}]) {}
+      : mask_(std::bit_ceil(reads + 2) - 1), at_(new answer[mask_ + std::size_t{1}]) {
+    CORDMA_REQUIRE_OP(reads, <=, most_reads);
+  }
   [[nodiscard]] std::uint32_t size() const noexcept { return end - begin; }
   [[nodiscard]] bool empty() const noexcept { return end == begin; }
   [[nodiscard]] answer& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }

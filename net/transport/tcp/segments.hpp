@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cordma/net/transport/types.hpp>
+#include <cstddef>
 #include <cstring>
 #include <span>
 
 namespace cordma::transport::tcp {
 
 using segment_list = std::span<const segment>;
+static_assert(offsetof(iovec, iov_base) == 0 && sizeof(iovec) == 2 * sizeof(void*));
 
 [[nodiscard]] inline std::uint64_t total(segment_list list) noexcept {
   std::uint64_t bytes = 0;

@@ -239,6 +239,8 @@ void tune_to_distance(int fd) noexcept {
   if (same_host(local_of(fd), peer_of(fd))) set_option(fd, SOL_SOCKET, SO_SNDBUF, local_queue);
 }
 
+static_assert(sizeof(sockaddr_in6) <= sizeof(sockaddr_storage));
+
 socket_address local_of(int fd) noexcept {
   socket_address s;
   s.length = sizeof s.storage;

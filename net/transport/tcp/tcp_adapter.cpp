@@ -20,6 +20,11 @@ tcp_adapter::~tcp_adapter() {
   incoming_.clear();
   attach_listener_.reset();
   CORDMA_REQUIRE_OP(connections_, ==, 0U);
+  CORDMA_ASSERT_OP(active_count_, ==, 0U);
+  CORDMA_ASSERT_OP(by_token_.size(), ==, 0U);
+  CORDMA_ASSERT_OP(waiting_, ==, 0);
+  CORDMA_ASSERT(events_.empty());
+  CORDMA_ASSERT(completed_.empty() && due_.empty() && reporting_.empty());
 }
 
 std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
@@ -57,8 +62,10 @@ bool tcp_adapter::try_active() noexcept {
 }
 
 void tcp_adapter::retire(std::size_t place) noexcept {
+  CORDMA_ASSERT_OP(place, <, active_count_);
   connection& who = *active_[place].who;
   mark_inactive(who);
+  CORDMA_ASSERT_OP(active_count_, <, most_active);
   if (!who.follow()) active_[active_count_++] = {&who, 0};
 }
 
@@ -183,6 +190,7 @@ void tcp_adapter::mark_due(connection& c) noexcept {
 }
 
 void tcp_adapter::mark_active(connection& c) noexcept {
+  CORDMA_ASSERT_OP(active_count_, <=, most_active);
   for (std::size_t i = 0; i < active_count_; ++i) {
     if (active_[i].who == &c) {
       active_[i].misses = 0;
@@ -211,6 +219,8 @@ void tcp_adapter::mark_inactive(connection& c) noexcept {
 void tcp_adapter::forget(connection& c) noexcept {
   mark_inactive(c);
   std::erase(by_token_, &c);
+  CORDMA_ASSERT_OP(connections_, >, 0U);
+  CORDMA_ASSERT_OP(active_count_, <, connections_);
   --connections_;
 }
 

@@ -105,7 +105,10 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   void enlist() noexcept;
   void forget(connection& c) noexcept;
   // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
-  void add_waiting(int change) noexcept { waiting_ += change; }
+  void add_waiting(int change) noexcept {
+    waiting_ += change;
+    CORDMA_ASSERT_OP(waiting_, >=, 0);
+  }
 
   // Connecting out of band: a listener of the adapter's own, and who is called by which token.
   result<std::uint16_t> attach_port();

@@ -122,11 +122,15 @@ result<std::uint64_t> tcp_adapter::hand_over(std::uint64_t request, adapter& tar
 void tcp_adapter::begin_incoming(tcp_listener* from, socket_fd fd) {
   const std::uint64_t id = owner_->requests().next_id();
   auto made = std::make_unique<incoming>(*this, from, std::move(fd), id);
-  if (made->begin()) incoming_.emplace(id, std::move(made));
+  if (!made->begin()) return;
+  const bool is_new = incoming_.emplace(id, std::move(made)).second;
+  CORDMA_ASSERT(is_new);
 }
 
 void tcp_adapter::requested(incoming& from) {
+  CORDMA_REQUIRE(from.greeted());
   const hello& h = from.greeting();
+  CORDMA_ASSERT_OP(h.data_length, <=, h.data.size());
   if (h.kind == hello_kind::attach || from.from() == attach_listener_.get()) return attach(from);
   cm_event e;
   e.what = cm_event::type::connect_request;
@@ -137,7 +141,10 @@ void tcp_adapter::requested(incoming& from) {
   push_event(std::move(e));
 }
 
-void tcp_adapter::gone(incoming& which) noexcept { incoming_.erase(which.id()); }
+void tcp_adapter::gone(incoming& which) noexcept {
+  const std::size_t erased = incoming_.erase(which.id());
+  CORDMA_ASSERT_OP(erased, ==, 1U);
+}
 
 void tcp_adapter::orphan(const tcp_listener& from) noexcept {
   hello h;

@@ -13,6 +13,7 @@ constexpr std::uint32_t most_segments = 8;
 constexpr std::uint32_t most_inline = 256;  // bytes
 constexpr std::uint32_t most_queue_pairs = 1U << 20;
 constexpr std::uint32_t most_shared_depth = 1U << 16;
+static_assert(std::has_single_bit(most_depth), "granted depths are powers of two");
 
 capabilities describe() {
   capabilities c;
@@ -50,6 +51,8 @@ result<queue_pair_options> tcp_domain::grant(const queue_pair_options& asked) co
   if (!granted) return granted;
   granted->send_depth = std::bit_ceil(granted->send_depth);
   if (asked.shared == nullptr) granted->recv_depth = std::bit_ceil(granted->recv_depth);
+  CORDMA_ASSERT_OP(granted->send_depth, <=, most_depth);
+  CORDMA_ASSERT_OP(granted->recv_depth, <=, most_depth);
   return granted;
 }
 

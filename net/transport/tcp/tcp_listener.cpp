@@ -23,6 +23,7 @@ result<std::unique_ptr<tcp_listener>> tcp_listener::open(tcp_adapter& home, cons
 
 tcp_listener::tcp_listener(tcp_adapter& home, std::vector<socket_fd> sockets, address bound)
     : home_(home), bound_(std::move(bound)) {
+  CORDMA_REQUIRE_OP(sockets.size(), >, 0U);
   for (socket_fd& fd : sockets) doors_.push_back(std::make_unique<door>(*this, std::move(fd)));
 }
 
