@@ -13,6 +13,7 @@ void put(std::vector<std::byte>& out, std::uint64_t value, std::size_t bytes) {
 }
 
 std::uint64_t get(std::span<const std::byte> bytes, std::size_t at, std::size_t n) noexcept {
+  CORDMA_ASSERT_OP(at + n, <=, bytes.size());
   std::uint64_t value = 0;
   for (std::size_t i = n; i-- > 0;)
     value = (value << 8) | static_cast<std::uint64_t>(bytes[at + i]);
@@ -40,7 +41,7 @@ std::vector<std::byte> encode_descriptor(const pair_descriptor& d) {
   put(out, d.hello.read_depth, 4);
   put(out, d.hello.first_psn, 8);
   put(out, checksum(out), 8);
-  CORDMA_ASSERT(out.size() == descriptor_bytes);
+  CORDMA_ASSERT_OP(out.size(), ==, descriptor_bytes);
   return out;
 }
 

@@ -17,6 +17,8 @@ struct pair_descriptor {
 // Little-endian: magic 4, version 1, service 1, zero 2, host 4, instance 4, number 4, read depth 4,
 // first PSN 8, checksum 8 of all before it.
 inline constexpr std::size_t descriptor_bytes = 40;
+static_assert(4 + 1 + 1 + 2 + 3 * sizeof(std::uint32_t) + 4 + 8 + 8 == descriptor_bytes);
+static_assert(sizeof(endpoint_id) == 3 * sizeof(std::uint32_t), "host, instance and number");
 inline constexpr std::uint8_t descriptor_version = 1;
 
 [[nodiscard]] std::vector<std::byte> encode_descriptor(const pair_descriptor& d);

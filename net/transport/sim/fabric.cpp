@@ -26,7 +26,12 @@ fabric::fabric(const network_options& options, reactor& home)
   CORDMA_REQUIRE_OP(options.mtu, <=, most_mtu);
 }
 
-fabric::~fabric() = default;
+fabric::~fabric() {
+  CORDMA_ASSERT(!running_);
+  const auto on_their_way =
+      std::ranges::count_if(heap_, [](const event& e) { return e.carried != nullptr; });
+  CORDMA_ASSERT_OP(pool_.taken(), ==, static_cast<std::size_t>(on_their_way));
+}
 
 // ---- hosts ----
 
@@ -46,6 +51,7 @@ std::uint32_t fabric::find_or_add(std::string_view name, std::uint32_t mtu) {
   links_.emplace_back(hosts_.size(), link{.options = options_.link});
   // Through its own device, traffic never meets a wire.
   links_[index][index].options = link_options{.delay = std::chrono::microseconds(1)};
+  CORDMA_ASSERT_OP(links_.size(), ==, hosts_.size());
   return index;
 }
 
@@ -62,6 +68,7 @@ void fabric::revive(std::uint32_t index) {
   host& h = at(index);
   CORDMA_REQUIRE(!h.alive);
   auto fresh = std::make_shared<host>(*this, h.name(), index, h.instance() + 1, h.mtu());
+  CORDMA_ASSERT_OP(fresh->instance(), >, h.instance());
   fresh->died_at = h.died_at;
   hosts_[index] = std::move(fresh);
 }
@@ -142,6 +149,8 @@ void fabric::drop(packet& p, fate f, std::uint64_t& counter) noexcept {
 }
 
 time_point fabric::transmit(packet& p) noexcept {
+  CORDMA_REQUIRE_OP(p.length, <=, most_mtu);
+  CORDMA_REQUIRE(p.payload != nullptr);
   const time_point start_now = now();
   host& source = at(p.from.host);
   ++counters.packets;
@@ -229,6 +238,7 @@ void fabric::push(event e) noexcept {
 }
 
 void fabric::run_due() noexcept {
+  CORDMA_ASSERT(!running_);
   running_ = true;
   // Only what was due on entry: queue pairs that answer each other at once must not keep the loop.
   const time_point limit = now();

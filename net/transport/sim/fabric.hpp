@@ -31,7 +31,10 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   static constexpr std::uint32_t no_host = 0xFFFFFFFF;
   [[nodiscard]] std::uint32_t find(std::string_view name) const noexcept;  // no_host: unknown
   std::uint32_t find_or_add(std::string_view name, std::uint32_t mtu);
-  [[nodiscard]] host& at(std::uint32_t index) noexcept { return *hosts_[index]; }
+  [[nodiscard]] host& at(std::uint32_t index) noexcept {
+    CORDMA_REQUIRE_OP(index, <, hosts_.size());
+    return *hosts_[index];
+  }
   [[nodiscard]] const std::shared_ptr<host>& share(std::uint32_t index) noexcept {
     return hosts_[index];
   }
@@ -51,6 +54,8 @@ class fabric final : public std::enable_shared_from_this<fabric> {
     time_point broken_since = never;
   };
   [[nodiscard]] link& between(std::uint32_t from, std::uint32_t to) noexcept {
+    CORDMA_REQUIRE_OP(from, <, links_.size());
+    CORDMA_REQUIRE_OP(to, <, links_[from].size());
     return links_[from][to];
   }
   // After a change of a link: notes since when nothing can pass, and lets peers watch for silence.
@@ -73,6 +78,7 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   // ---- multicast groups ----
   [[nodiscard]] std::uint32_t group_id(std::string_view name);
   [[nodiscard]] std::vector<endpoint_id>& members(std::uint32_t group) noexcept {
+    CORDMA_REQUIRE_OP(group, <, groups_.size());
     return groups_[group].members;
   }
   [[nodiscard]] std::uint32_t group_count() const noexcept {

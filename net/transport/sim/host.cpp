@@ -91,7 +91,9 @@ std::uint32_t host::add(sim_pair& p) {
   }
   const std::uint32_t place = free_slots_.front();
   free_slots_.pop_front();
+  CORDMA_ASSERT_OP(place, <, slots_.size());
   slot& s = slots_[place];
+  CORDMA_ASSERT(s.held == nullptr);
   s.held = &p;
   ++s.life;
   return (s.life << slot_bits) | place;
@@ -99,6 +101,9 @@ std::uint32_t host::add(sim_pair& p) {
 
 void host::remove(std::uint32_t number) noexcept {
   const std::uint32_t place = number & ((1U << slot_bits) - 1);
+  CORDMA_REQUIRE_OP(place, <, slots_.size());
+  CORDMA_REQUIRE_OP(slots_[place].life, ==, number >> slot_bits);
+  CORDMA_REQUIRE(slots_[place].held != nullptr);
   slots_[place].held = nullptr;
   free_slots_.push_back(place);
 }
@@ -128,6 +133,7 @@ void host::receive(const packet& p) noexcept {
 
 void host::send_control(packet_kind kind, const endpoint_id& from, const endpoint_id& to,
                         const handshake& what, std::span<const std::byte> data) noexcept {
+  CORDMA_REQUIRE_OP(data.size(), <=, most_accept_data);
   packet& p = net_.take_packet();
   p.kind = kind;
   p.from = from;
@@ -173,7 +179,10 @@ void host::on_connect(const packet& p) {
 }
 
 void host::refuse(std::uint64_t id, errc why, std::span<const std::byte> data) {
-  request& r = *find_request(id);
+  request* const found = find_request(id);
+  CORDMA_REQUIRE(found != nullptr);
+  request& r = *found;
+  CORDMA_REQUIRE_OP(r.is, ==, request::state::waiting);
   r.is = request::state::refused;
   r.why = why;
   r.answer.assign(data.begin(), data.end());
@@ -196,6 +205,7 @@ void host::answered(std::uint64_t id) {
   if (answered_.size() <= most_remembered_requests) return;
   requests_.erase(answered_.front());
   answered_.pop_front();
+  CORDMA_ASSERT_OP(answered_.size(), ==, most_remembered_requests);
 }
 
 result<std::uint16_t> host::take_port(std::uint16_t wanted) {
@@ -213,7 +223,16 @@ result<std::uint16_t> host::take_port(std::uint16_t wanted) {
   return failure{errc::in_use, "every port of " + name_ + " is taken"};
 }
 
-void host::open_port(sim_listener& l) { listeners_[l.bound().port] = &l; }
+void host::open_port(sim_listener& l) {
+  CORDMA_REQUIRE_OP(l.bound().port, !=, 0);
+  const bool is_new = listeners_.emplace(l.bound().port, &l).second;
+  CORDMA_REQUIRE(is_new);
+}
+
+void host::free_port(std::uint16_t port) noexcept {
+  const std::size_t freed = listeners_.erase(port);
+  CORDMA_REQUIRE_OP(freed, ==, 1U);
+}
 
 // ---- goodbyes ----
 

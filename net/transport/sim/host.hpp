@@ -54,6 +54,7 @@ class host {
       14;  // of a queue pair number; the rest tells lives apart
   [[nodiscard]] sim_pair* find(std::uint32_t number) noexcept;
   static constexpr std::size_t most_pairs = std::size_t{1} << slot_bits;
+  static_assert(slot_bits < 32, "a number has bits left for the life of its slot");
   [[nodiscard]] bool has_slot() const noexcept {
     return !free_slots_.empty() || slots_.size() < most_pairs;
   }
@@ -91,7 +92,7 @@ class host {
   // A free port where `wanted` is 0. in_use.
   [[nodiscard]] result<std::uint16_t> take_port(std::uint16_t wanted);
   void open_port(sim_listener& l);
-  void free_port(std::uint16_t port) noexcept { listeners_.erase(port); }
+  void free_port(std::uint16_t port) noexcept;
 
   // Tells the peer until it answers, whether or not the queue pair is still there.
   struct goodbye {

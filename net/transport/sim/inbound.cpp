@@ -18,6 +18,7 @@ inbound::outcome inbound::take_send(const packet& p) noexcept {
     if (!covered(pair_.home().regions, e.segments, access::local_write)) return outcome::unusable;
     filled_ = 0;
   }
+  CORDMA_ASSERT_OP(filled_, <=, e.capacity);
   if (p.length > e.capacity - filled_) return outcome::too_long;
   scatter(e.segments, filled_, p.payload, p.length);
   filled_ += p.length;

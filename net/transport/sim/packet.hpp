@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/check.hpp>
 
 #include <memory>
 #include <vector>
@@ -16,6 +17,7 @@ inline constexpr std::uint32_t header_bytes = 66;
 inline constexpr std::uint32_t most_connect_data = 56;
 inline constexpr std::uint32_t most_accept_data = 196;
 static_assert(most_accept_data <= least_mtu, "private data fits a packet");
+static_assert(most_connect_data <= most_accept_data && least_mtu <= most_mtu);
 
 // One life of one queue pair on one life of one host. `number` 0: the host's connection manager;
 // `instance` 0: whichever life the host is in.
@@ -56,6 +58,11 @@ enum class packet_kind : std::uint8_t {
 [[nodiscard]] constexpr bool is_answer(packet_kind k) noexcept {
   return k >= packet_kind::ack && k <= packet_kind::atomic_response;
 }
+static_assert(is_request(packet_kind::send) && !is_request(packet_kind::ack));
+static_assert(is_answer(packet_kind::nak) && !is_answer(packet_kind::datagram));
+// host::receive() tells the connection manager's by their order.
+static_assert(packet_kind::datagram < packet_kind::connect &&
+              packet_kind::connect < packet_kind::accept);
 
 enum class nak_code : std::uint8_t {
   none,
@@ -102,6 +109,7 @@ struct packet {
 
   std::byte* payload = nullptr;
   packet* next_free = nullptr;
+  bool is_free = false;
 };
 
 // Packets are never given back to the heap before the pool goes: none is allocated once warm.
@@ -112,19 +120,31 @@ class packet_pool {
   [[nodiscard]] packet& take() {
     if (free_ == nullptr) grow();
     packet& p = *free_;
+    CORDMA_ASSERT(p.is_free);
     free_ = p.next_free;
     std::byte* const payload = p.payload;
     p = packet{};
     p.payload = payload;
+    ++taken_;
     return p;
   }
+  // REQUIRES that it was taken and not given back since.
   void give(packet& p) noexcept {
-    p.next_free = free_;
-    free_ = &p;
+    CORDMA_REQUIRE(!p.is_free);
+    CORDMA_REQUIRE_OP(taken_, >, 0U);
+    --taken_;
+    put(p);
   }
+  // Packets that are taken.
+  [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
 
  private:
   static constexpr std::size_t packets_per_chunk = 64;
+  void put(packet& p) noexcept {
+    p.is_free = true;
+    p.next_free = free_;
+    free_ = &p;
+  }
   struct chunk {
     std::array<packet, packets_per_chunk> packets;
     std::unique_ptr<std::byte[]> payloads;
@@ -134,11 +154,12 @@ class packet_pool {
     c->payloads = std::make_unique<std::byte[]>(packets_per_chunk * payload_bytes_);
     for (std::size_t i = 0; i < packets_per_chunk; ++i) {
       c->packets[i].payload = c->payloads.get() + i * payload_bytes_;
-      give(c->packets[i]);
+      put(c->packets[i]);
     }
     chunks_.push_back(std::move(c));
   }
   std::uint32_t payload_bytes_;
+  std::size_t taken_ = 0;
   packet* free_ = nullptr;
   std::vector<std::unique_ptr<chunk>> chunks_;
 };

@@ -21,7 +21,7 @@ void each_piece(std::span<const segment> list, std::uint64_t offset, std::size_t
     n -= piece;
     offset = 0;
   }
-  CORDMA_ASSERT(n == 0);
+  CORDMA_ASSERT_OP(n, ==, 0U);
 }
 
 }  // namespace
@@ -59,7 +59,9 @@ send_queue::send_queue(const queue_pair_options& o)
       segments_(std::size_t{o.send_depth} * o.max_segments),
       inline_bytes_(std::size_t{o.send_depth} * o.inline_bytes),
       max_segments_(o.max_segments),
-      max_inline_(o.inline_bytes) {}
+      max_inline_(o.inline_bytes) {
+  CORDMA_REQUIRE_OP(o.send_depth, >, 0U);
+}
 
 send_entry& send_queue::push(const send_request& r) noexcept {
   CORDMA_REQUIRE_OP(posted_ - completed_, <, ring_.size());
@@ -85,7 +87,9 @@ send_entry& send_queue::push(const send_request& r) noexcept {
 }
 
 recv_queue::recv_queue(std::uint32_t depth, std::uint32_t max_segments)
-    : ring_(depth), segments_(std::size_t{depth} * max_segments), max_segments_(max_segments) {}
+    : ring_(depth), segments_(std::size_t{depth} * max_segments), max_segments_(max_segments) {
+  CORDMA_REQUIRE_OP(depth, >, 0U);
+}
 
 void recv_queue::push(const recv_request& r) noexcept {
   CORDMA_REQUIRE_OP(posted_ - completed_, <, ring_.size());

@@ -41,7 +41,10 @@ class send_queue {
   [[nodiscard]] std::uint64_t completed() const noexcept { return completed_; }
   [[nodiscard]] bool empty() const noexcept { return posted_ == completed_; }
   [[nodiscard]] send_entry& front() noexcept { return at(completed_); }
-  void pop() noexcept { ++completed_; }
+  void pop() noexcept {
+    CORDMA_REQUIRE_OP(completed_, <, posted_);
+    ++completed_;
+  }
 
  private:
   std::vector<send_entry> ring_;
@@ -66,7 +69,10 @@ class recv_queue {
   void push(const recv_request& r) noexcept;
   [[nodiscard]] bool empty() const noexcept { return posted_ == completed_; }
   [[nodiscard]] recv_entry& front() noexcept { return ring_[completed_ % ring_.size()]; }
-  void pop() noexcept { ++completed_; }
+  void pop() noexcept {
+    CORDMA_REQUIRE_OP(completed_, <, posted_);
+    ++completed_;
+  }
 
  private:
   std::vector<recv_entry> ring_;

@@ -69,6 +69,7 @@ bool rc_requester::admit(send_entry& e) noexcept {
   const std::uint32_t mtu = pair_.mtu();
   const bool one = is_atomic(e.request.op) || e.length == 0;
   e.packets = one ? 1 : static_cast<std::uint32_t>((e.length + mtu - 1) / mtu);
+  CORDMA_ASSERT_OP(assigned_, >=, high_);
   e.first_psn = assigned_;
   assigned_ += e.packets;
   e.admitted = true;
@@ -104,6 +105,9 @@ bool rc_requester::emit(send_entry& e, std::uint64_t psn) noexcept {
   if (idle) heard_ = now;  // silence counts from the first question
   high_ = std::max(high_, psn + takes);
   packet_ += takes;
+  CORDMA_ASSERT_OP(packet_, <=, e.packets);
+  CORDMA_ASSERT_OP(high_ - una_, <=, window);
+  CORDMA_ASSERT_OP(high_, <=, assigned_);
   if (retry_at_ == never) restart_timer();
   return true;
 }
@@ -165,12 +169,16 @@ bool rc_requester::acknowledge_until(std::uint64_t psn) noexcept {
 // The oldest request has its answers up to `to`.
 void rc_requester::advance(std::uint64_t to) noexcept {
   send_queue& q = pair_.sends();
+  CORDMA_ASSERT(!q.empty());
   const send_entry& e = q.front();
+  CORDMA_ASSERT_OP(to, >, una_);
+  CORDMA_ASSERT_OP(to, <=, e.first_psn + e.packets);
   una_ = to;
   asked_again_ = no_psn;
   rnr_tries_ = 0;
   backoff_ = 0;
   if (una_ == e.first_psn + e.packets) {
+    CORDMA_ASSERT_OP(reads_, >=, is_answered(e.request.op) ? 1U : 0U);
     if (is_answered(e.request.op)) --reads_;
     pair_.complete_send(wc_status::success);
     if (cursor_ < q.completed()) {
@@ -192,6 +200,7 @@ void rc_requester::missing() noexcept {
 
 void rc_requester::go_back() noexcept {
   send_queue& q = pair_.sends();
+  CORDMA_ASSERT_OP(una_, >=, q.front().first_psn);
   cursor_ = q.completed();
   packet_ = static_cast<std::uint32_t>(una_ - q.front().first_psn);
   retry_at_ = never;

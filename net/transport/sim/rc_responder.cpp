@@ -126,6 +126,7 @@ void rc_responder::on_atomic(const packet& p) noexcept {
   } else {
     word.compare_exchange_strong(old, p.swap);
   }
+  CORDMA_ASSERT_OP(next_atomic_, <, atomics_.size());
   atomics_[next_atomic_] = {.psn = p.psn, .value = old, .valid = true};
   next_atomic_ = (next_atomic_ + 1) % atomics_.size();
   ++expected_;
@@ -154,6 +155,7 @@ void rc_responder::answer_atomic(std::uint64_t psn, std::uint64_t value) noexcep
 
 // Ends this side too. The peer learns it from the NAK, which is repeated as often as it asks.
 void rc_responder::refuse(nak_code code, failure why) noexcept {
+  CORDMA_ASSERT_OP(failed_, ==, nak_code::none);
   failed_ = code;
   nak(code);
   pair_.fail(std::move(why), farewell::silent);

@@ -3,6 +3,7 @@
 #include <cordma/net/transport/sim/sim_pair.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 
 #include <sys/eventfd.h>
@@ -56,7 +57,9 @@ sim_adapter::sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd)
     : domain_(std::move(of)), event_fd_(std::move(event_fd)), ring_(first_ring) {}
 
 sim_adapter::~sim_adapter() {
-  CORDMA_REQUIRE(pairs_ == 0);
+  CORDMA_REQUIRE_OP(pairs_, ==, 0U);
+  CORDMA_ASSERT_OP(done_count_, ==, 0U);
+  CORDMA_ASSERT_OP(events_.size(), ==, 0U);
   home().refuse_all(nullptr, this);
 }
 
@@ -116,6 +119,7 @@ void sim_adapter::grow() {
     larger[i] = ring_[(first_done_ + i) & (ring_.size() - 1)];
   }
   ring_ = std::move(larger);
+  CORDMA_ASSERT_OP(std::popcount(ring_.size()), ==, 1);
   first_done_ = 0;
 }
 
@@ -127,10 +131,12 @@ void sim_adapter::sift(Keep keep) noexcept {
     finished& f = ring_[(first_done_ + i) & mask];
     if (keep(f)) ring_[(first_done_ + kept++) & mask] = f;
   }
+  CORDMA_ASSERT_OP(kept, <=, done_count_);
   done_count_ = kept;
 }
 
 void sim_adapter::remove(sim_pair& p) noexcept {
+  CORDMA_REQUIRE_OP(pairs_, >, 0U);
   --pairs_;
   sift([&p](finished& f) {
     if (f.what.from == &p) f.what.from = nullptr;

@@ -35,7 +35,7 @@ sim_pair::sim_pair(sim_adapter& owner, const queue_pair_options& options)
   if (shared_ != nullptr) shared_->enter();
   local_port_ = client_port(id_.number);
   if (options_.type == service::ud) {
-    state_ = state::connected;
+    state_.become(state::connected);
     unreliable_.start(first_psn_, 0);
   }
 }
@@ -181,7 +181,7 @@ void sim_pair::fail(failure why, farewell tell) noexcept {
   if (state_ == state::error) return;
   const bool never_up =
       state_ == state::connecting || state_ == state::accepting || state_ == state::attaching;
-  state_ = state::error;
+  state_.become(state::error);
   for (alarm_clock& a : alarms_) a.deadline = never;
   cm_event e;
   e.what = never_up ? cm_event::type::failed : cm_event::type::disconnected;
@@ -203,6 +203,7 @@ void sim_pair::fail(failure why, farewell tell) noexcept {
 }
 
 void sim_pair::flush() noexcept {
+  CORDMA_ASSERT(state_ == state::error);
   while (!sends_.empty()) complete_send(wc_status::wr_flush_err);
   while (!recvs_.empty()) complete_recv(wc_status::wr_flush_err, packet{}, 0);
 }
@@ -216,13 +217,14 @@ void sim_pair::disconnect() noexcept {
     return fail({errc::not_connected, "closed by this side before it was connected"},
                 farewell::graceful);
   }
-  state_ = state::closing;
+  state_.become(state::closing);
   close_at_ = sends_.posted();
   if (sends_.completed() == close_at_) finish_closing();
 }
 
 // Everything posted before disconnect() has been carried out.
 void sim_pair::finish_closing() noexcept {
+  CORDMA_ASSERT_OP(sends_.completed(), ==, close_at_);
   if (peer_.number == 0)
     return fail({errc::not_connected, "closed by this side"}, farewell::silent);
   if (goodbye_said_) return;
@@ -280,7 +282,9 @@ void sim_pair::set_alarm(alarm which, time_point when) noexcept {
 }
 
 void sim_pair::on_alarm(std::uint8_t which, std::uint64_t token) noexcept {
+  CORDMA_REQUIRE_OP(which, <, alarms_.size());
   alarm_clock& a = alarms_[which];
+  CORDMA_ASSERT_OP(token, <=, a.token);
   if (token != a.token) return;
   a.queued = never;
   const time_point due = a.deadline;

@@ -1,6 +1,7 @@
 // A simulated queue pair: its queues, its state, and the protocol that its service speaks.
 #pragma once
 
+#include <cordma/net/transport/checked_state.hpp>
 #include <cordma/net/transport/sim/fabric.hpp>
 #include <cordma/net/transport/sim/inbound.hpp>
 #include <cordma/net/transport/sim/queues.hpp>
@@ -19,17 +20,32 @@ class sim_adapter;
 // Whether the peer hears of the end: `silent` where it knows, or must find out by itself.
 enum class farewell : std::uint8_t { silent, graceful, reset };
 
+enum class pair_state : std::uint8_t {
+  idle,        // created, not connected; a datagram port is connected from the start
+  connecting,  // asked a listener
+  accepting,   // answered; the client has not confirmed
+  attaching,   // has the peer's descriptor; the peer has not confirmed
+  connected,
+  closing,  // disconnect() came: carries out what was posted, then says goodbye
+  error,
+};
+// Whether the right one may follow the left one.
+[[nodiscard]] constexpr bool operator>>(pair_state from, pair_state to) noexcept {
+  switch (to) {
+    case pair_state::idle: return false;
+    case pair_state::connecting:
+    case pair_state::accepting:
+    case pair_state::attaching: return from == pair_state::idle;
+    case pair_state::connected: return from < pair_state::connected;
+    case pair_state::closing: return from == pair_state::connected;
+    case pair_state::error: return from != pair_state::error;
+  }
+  return false;
+}
+
 class sim_pair final : public queue_pair {
  public:
-  enum class state : std::uint8_t {
-    idle,        // created, not connected; a datagram port is connected from the start
-    connecting,  // asked a listener
-    accepting,   // answered; the client has not confirmed
-    attaching,   // has the peer's descriptor; the peer has not confirmed
-    connected,
-    closing,  // disconnect() came: carries out what was posted, then says goodbye
-    error,
-  };
+  using state = pair_state;
 
   sim_pair(sim_adapter& owner, const queue_pair_options& options);
   ~sim_pair() override;
@@ -106,6 +122,7 @@ class sim_pair final : public queue_pair {
 
   enum class alarm : std::uint8_t { retransmit, departure, handshake, silence };
   static constexpr std::size_t alarm_count = 4;
+  static_assert(static_cast<std::size_t>(alarm::silence) + 1 == alarm_count);
   // never: off.
   void set_alarm(alarm which, time_point when) noexcept;
 
@@ -142,7 +159,7 @@ class sim_pair final : public queue_pair {
   std::uint16_t peer_port_ = 0;
   std::uint16_t local_port_ = 0;
   std::uint32_t mtu_;
-  state state_ = state::idle;
+  checked_state<pair_state> state_{state::idle};
   bool disconnect_called_ = false;
   bool goodbye_said_ = false;
   bool bye_waits_ = false;  // the peer closed too and waits until we are through

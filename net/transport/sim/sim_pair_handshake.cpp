@@ -20,7 +20,7 @@ handshake sim_pair::introduction() const noexcept {
 
 void sim_pair::begin_connect(std::uint32_t peer_host, std::uint16_t port,
                              std::span<const std::byte> data) {
-  state_ = state::connecting;
+  state_.become(state::connecting);
   peer_ = {peer_host, 0, 0};
   peer_port_ = port;
   handshake_data_.assign(data.begin(), data.end());
@@ -31,7 +31,7 @@ void sim_pair::begin_connect(std::uint32_t peer_host, std::uint16_t port,
 }
 
 void sim_pair::begin_accept(const host::request& asked, std::span<const std::byte> data) {
-  state_ = state::accepting;
+  state_.become(state::accepting);
   peer_ = asked.client;
   peer_port_ = client_port(asked.client.number);
   local_port_ = asked.theirs.port;
@@ -73,7 +73,7 @@ void sim_pair::on_handshake_alarm() noexcept {
 }
 
 void sim_pair::went_up(std::span<const std::byte> data) noexcept {
-  state_ = state::connected;
+  state_.become(state::connected);
   set_alarm(alarm::handshake, never);
   cm_event e;
   e.what = cm_event::type::established;
@@ -123,7 +123,7 @@ void sim_pair::on_refuse(const packet& p) noexcept {
   if (p.cm.why != errc::rejected) {
     return fail({p.cm.why, "nobody listens at " + peer_name()}, farewell::silent);
   }
-  state_ = state::error;
+  state_.become(state::error);
   for (alarm_clock& a : alarms_) a.deadline = never;
   cm_event e;
   e.what = cm_event::type::rejected;
@@ -176,7 +176,7 @@ result<void> sim_pair::connect(std::span<const std::byte> peer_descriptor) {
   if (theirs.id.host >= net().host_count()) {
     return failure{errc::unreachable, "the descriptor is of another network"};
   }
-  state_ = state::attaching;
+  state_.become(state::attaching);
   peer_ = theirs.id;
   agree(theirs.hello);
   handshake_until_ = net().now() + options_.connect_timeout;

@@ -10,6 +10,7 @@ datagram_peer encode(const datagram_address& a, std::uint32_t number, std::uint3
   datagram_peer p;
   const std::array<std::uint32_t, 3> words{a.is_group ? 1U : 0U, a.host_or_group, a.instance};
   std::memcpy(p.address.data(), words.data(), sizeof words);
+  static_assert(sizeof words <= sizeof p.address);
   p.address_length = sizeof words;
   p.queue_pair = number;
   p.qkey = qkey;
@@ -87,6 +88,7 @@ void unreliable::send_message(send_entry& e) noexcept {
     offset += p.length;
     e.departure = std::max(e.departure, pair_.net().transmit(p));
   } while (offset < e.length);
+  CORDMA_ASSERT_OP(offset, ==, e.length);
 }
 
 void unreliable::send_datagram(send_entry& e) noexcept {
@@ -94,6 +96,7 @@ void unreliable::send_datagram(send_entry& e) noexcept {
   fabric& net = pair_.net();
   packet& p = pair_.new_packet(packet_kind::datagram);
   p.op = e.request.op;
+  CORDMA_ASSERT_OP(e.length, <=, pair_.mtu());
   p.length = static_cast<std::uint32_t>(e.length);
   gather(e.segments, 0, p.payload, p.length);
   p.qkey = e.to.qkey;
