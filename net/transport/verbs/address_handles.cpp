@@ -48,7 +48,9 @@ address_handle* address_handles::make(const handle_key& key, ibv_ah_attr where,
     auto made = std::make_unique<address_handle>();
     made->key = key;
     made->native = std::move(native);
-    address_handle& h = *all_.emplace(key, std::move(made)).first->second;
+    const auto [at, is_new] = all_.emplace(key, std::move(made));
+    CORDMA_REQUIRE(is_new);
+    address_handle& h = *at->second;
     use(h, now);
     ++unheld_count_;
     return &h;
@@ -59,6 +61,7 @@ address_handle* address_handles::make(const handle_key& key, ibv_ah_attr where,
 
 void address_handles::make_room(requests_so_far now) noexcept {
   while (unheld_count_ >= most_unused_handles) {
+    CORDMA_ASSERT(!unheld_.empty());
     const address_handle& oldest = unheld_.front();
     const bool on_device = now.posted - oldest.last_request <= now.posted - now.done;
     if (on_device) return;
@@ -70,12 +73,16 @@ void address_handles::make_room(requests_so_far now) noexcept {
 
 void address_handles::hold(address_handle& h) noexcept {
   if (h.holders++ != 0) return;
+  CORDMA_ASSERT(h.linked());
+  CORDMA_ASSERT_OP(unheld_count_, >, 0U);
   h.unlink();
   --unheld_count_;
 }
 
 void address_handles::let_go(address_handle& h, requests_so_far now) noexcept {
+  CORDMA_REQUIRE_OP(h.holders, >, 0U);
   if (--h.holders != 0) return;
+  CORDMA_ASSERT(!h.linked());
   use(h, {.posted = now.posted - 1, .done = now.done});  // in the one before, at the latest
   ++unheld_count_;
 }

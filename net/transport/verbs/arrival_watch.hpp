@@ -12,6 +12,7 @@ class arrival_watch {
   static constexpr std::uint64_t most_packets = 16;
   static constexpr std::uint16_t enough = 64;      // messages between two looks
   static constexpr unsigned silence_in_a_row = 2;  // looks
+  static_assert(enough > 0 && enough <= UINT16_MAX / 2, "counts travel modulo 2^16");
 
   // This side sends a message that takes a receive over there.
   void on_send(std::uint64_t bytes, std::uint32_t mtu) noexcept {

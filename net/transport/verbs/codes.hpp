@@ -87,5 +87,11 @@ inline constexpr std::uint8_t largest_mtu_code = 5;
 static_assert(rate_of(2, 64) == 200'000 && rate_of(1, 1) == 2'500 && rate_of(0, 1) == 0);
 static_assert(mtu_bytes(1) == 256 && mtu_bytes(5) == 4096);
 static_assert(rnr_code(std::chrono::milliseconds(1)) == 14);
+static_assert(rnr_code(duration::zero()) == 1 && rnr_code(duration::max()) == 0);
+static_assert(std::ranges::is_sorted(rnr_microseconds.begin() + 1, rnr_microseconds.end()));
+static_assert(mtu_code(mtu_bytes(smallest_mtu_code)) == smallest_mtu_code);
+static_assert(mtu_code(mtu_bytes(largest_mtu_code)) == largest_mtu_code && mtu_code(0) == 0);
+static_assert(timeout_code(duration::zero(), 7) == 1);
+static_assert(timeout_code(std::chrono::hours(24 * 365), 7) == longest_timeout);
 
 }  // namespace cordma::transport::verbs

@@ -31,6 +31,7 @@ struct cm_token {
   kind what = kind::none;
   std::uint64_t number = 0;  // 60 bits
   [[nodiscard]] void* packed() const noexcept {
+    CORDMA_REQUIRE_OP(number >> 60, ==, 0U);
     return reinterpret_cast<void*>((std::uint64_t{static_cast<std::uint8_t>(what)} << 60) | number);
   }
   [[nodiscard]] static cm_token of(const rdma_cm_id* id) noexcept {
@@ -38,6 +39,9 @@ struct cm_token {
     return {static_cast<kind>(value >> 60), value & ((std::uint64_t{1} << 60) - 1)};
   }
 };
+
+static_assert(sizeof(void*) == sizeof(std::uint64_t), "a token is packed into a pointer");
+static_assert(static_cast<unsigned>(cm_token::kind::listener) < (1U << 4));
 
 // Reads and atomics in flight that the peer answers for this side, and asks of it.
 struct read_depths {
@@ -106,7 +110,10 @@ class peer_addresses {
   // Removes the current one: it leads nowhere. REQUIRES one.
   void drop() noexcept;
   // The current one timed out. It stays in the list, behind the others. REQUIRES one.
-  void pass_by() noexcept { at_ = (at_ + 1) % left_.size(); }
+  void pass_by() noexcept {
+    CORDMA_REQUIRE_OP(left_.size(), >, 0U);
+    at_ = (at_ + 1) % left_.size();
+  }
 
  private:
   std::vector<socket_address> left_;

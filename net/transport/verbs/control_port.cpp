@@ -100,6 +100,7 @@ void control_port::start_over() noexcept {
 }
 
 void control_port::receive(std::uint32_t place) noexcept {
+  CORDMA_REQUIRE_OP(place, <, control_depth);
   ibv_sge sge{reinterpret_cast<std::uintptr_t>(memory_->in[place].data()), received_bytes,
               region_->lkey};
   ibv_recv_wr wr{};
@@ -111,6 +112,7 @@ void control_port::receive(std::uint32_t place) noexcept {
 }
 
 void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_port) noexcept {
+  CORDMA_ASSERT_OP(sent_ - done_, <=, control_depth);
   if (sent_ - done_ == control_depth) return;
   auto& out = memory_->out[sent_ % control_depth];
   encode(m, out);

@@ -26,6 +26,7 @@ struct datagram_room {
     std::array<ibv_sge, most_segments + datagram_extra> segments;
   };
   void keep(std::uint32_t place, const recv_request& r) noexcept {
+    CORDMA_REQUIRE_OP(r.segment_count, <=, most_segments);
     kept& k = receives[place];
     k.from = r.from;
     k.length = 0;

@@ -45,6 +45,7 @@ enum class work : std::uint8_t {
   datagram_receive = 6,
   shared_receive = 7  // generation and place are the receive queue's
 };
+static_assert(static_cast<unsigned>(work::shared_receive) < (1U << 4), "a kind has four bits");
 [[nodiscard]] constexpr bool is_datagram(work w) noexcept {
   return w == work::control_receive || w == work::datagram_receive;
 }
@@ -54,6 +55,8 @@ enum class work : std::uint8_t {
 inline constexpr std::uint32_t twenty_bits = (1U << 20) - 1;
 static_assert(most_pairs <= twenty_bits + 1);
 static_assert(most_depth * 2 <= twenty_bits + 1, "a running number names one request in flight");
+static_assert(control_depth <= most_depth && completions_per_poll <= post_list_length);
+static_assert(most_gid_index <= UINT8_MAX, "a path names it by one byte");
 
 struct work_id {
   work what = work::none;
@@ -72,5 +75,10 @@ struct work_id {
           .place = static_cast<std::uint32_t>(id >> 20) & twenty_bits,
           .number = static_cast<std::uint32_t>(id) & twenty_bits};
 }
+static_assert(unpack(pack({work::shared_receive, 1, 2, 3})).what == work::shared_receive);
+static_assert(unpack(pack({work::send, twenty_bits, 2, 3})).generation == twenty_bits);
+static_assert(unpack(pack({work::send, 1, twenty_bits, 3})).place == twenty_bits);
+static_assert(unpack(pack({work::send, 1, 2, twenty_bits})).number == twenty_bits);
+static_assert(pack({work::none, 0, 0, 0}) == 0, "the low bits are the number");
 
 }  // namespace cordma::transport::verbs

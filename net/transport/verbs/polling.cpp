@@ -36,6 +36,7 @@ void read(ibv_cq_ex* queue, ibv_wc& wc) noexcept {
 
 owned<ibv_cq_ex> make_extended_queue(ibv_context* context, std::uint32_t entries,
                                      ibv_comp_channel* channel, void* owner) {
+  CORDMA_REQUIRE_OP(entries, >, 0U);
   ibv_cq_init_attr_ex attr{};
   attr.cqe = entries;
   attr.cq_context = owner;

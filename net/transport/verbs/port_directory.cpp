@@ -56,6 +56,7 @@ result<std::uint64_t> port_directory::resolve(const address& to) {
 
 void port_directory::forget(std::uint64_t request) noexcept {
   const auto gone = std::erase_if(lookups_, [=](const auto& l) { return l->number == request; });
+  CORDMA_ASSERT_OP(gone, <=, 1U);
   home_.add_waiting(-static_cast<int>(gone));
 }
 

@@ -33,6 +33,7 @@ void set_data(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
     ibv_wr_set_sge(qp, r.sg_list->lkey, r.sg_list->addr, r.sg_list->length);
   } else if (in_place) {
     std::array<ibv_data_buf, most_segments> pieces;
+    CORDMA_REQUIRE_OP(count, <=, pieces.size());
     for (std::size_t i = 0; i < count; ++i) pieces[i] = {at(r.sg_list[i]), r.sg_list[i].length};
     ibv_wr_set_inline_data_list(qp, count, pieces.data());
   } else {

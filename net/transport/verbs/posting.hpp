@@ -19,6 +19,8 @@ static_assert(sizeof(segment) == sizeof(ibv_sge) && alignof(segment) == alignof(
               sizeof(segment::addr) == sizeof(ibv_sge::addr) &&
               offsetof(segment, length) == offsetof(ibv_sge, length) &&
               offsetof(segment, lkey) == offsetof(ibv_sge, lkey));
+static_assert(sizeof(ibv_sge::length) == sizeof(segment::length) &&
+              sizeof(ibv_sge::lkey) == sizeof(segment::lkey));
 [[nodiscard]] inline ibv_sge* as_sges(const segment* s) noexcept {
   return reinterpret_cast<ibv_sge*>(const_cast<segment*>(s));
 }

@@ -71,7 +71,13 @@ verbs_adapter::~verbs_adapter() {
   incoming_.clear();
   control_.reset();
   CORDMA_REQUIRE_OP(by_number_.size(), ==, 0U);
+  CORDMA_REQUIRE_OP(listeners_.size(), ==, 0U);
+  CORDMA_ASSERT_OP(free_seats_.size(), ==, seats_.size());
+  CORDMA_ASSERT_OP(waiting_, ==, 0);
+  CORDMA_ASSERT(!has_list());
+  CORDMA_ASSERT(completed_.empty() && completed_shared_.empty());
   for (const auto& q : queues_) {
+    CORDMA_ASSERT_OP(q->promised, ==, 0U);
     if (q->unacknowledged != 0) ibv_ack_cq_events(q->queue.get(), q->unacknowledged);
   }
 }
@@ -146,13 +152,18 @@ result<ibv_cq*> verbs_adapter::promise(std::uint32_t completions) {
     chosen = *made;
   }
   chosen->promised += completions;
+  CORDMA_ASSERT_OP(chosen->promised, <=, chosen->queue.entries());
   return chosen->queue.get();
 }
 
 void verbs_adapter::release(ibv_cq* queue, std::uint32_t completions) noexcept {
   for (const auto& q : queues_) {
-    if (q->queue.get() == queue) q->promised -= completions;
+    if (q->queue.get() != queue) continue;
+    CORDMA_REQUIRE_OP(q->promised, >=, completions);
+    q->promised -= completions;
+    return;
   }
+  CORDMA_ASSERT(queue == nullptr);
 }
 
 // ---- waiting ----
@@ -329,6 +340,7 @@ void verbs_adapter::report(const async_event& e) noexcept {
 
 verbs_adapter::place verbs_adapter::enter(verbs_pair& p) {
   if (free_seats_.empty()) {
+    CORDMA_ASSERT_OP(seats_.size(), <=, twenty_bits);
     free_seats_.reserve(seats_.size() + 1);  // so that leaving never allocates
     seats_.push_back({&p, 1});
     seated_ = seats_;
@@ -336,11 +348,16 @@ verbs_adapter::place verbs_adapter::enter(verbs_pair& p) {
   }
   const std::uint32_t index = free_seats_.back();
   free_seats_.pop_back();
+  CORDMA_ASSERT_OP(index, <, seats_.size());
+  CORDMA_ASSERT(seats_[index].pair == nullptr);
   seats_[index].pair = &p;
   return {index, seats_[index].generation};
 }
 
 void verbs_adapter::leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept {
+  CORDMA_REQUIRE_OP(at.index, <, seats_.size());
+  CORDMA_REQUIRE(seats_[at.index].pair == &p);
+  CORDMA_ASSERT_OP(seats_[at.index].generation, ==, at.generation);
   seats_[at.index].pair = nullptr;
   seats_[at.index].generation = (at.generation + 1) & twenty_bits;
   free_seats_.push_back(at.index);
@@ -363,7 +380,7 @@ post_list& verbs_adapter::list_for(verbs_pair& p) noexcept {
 }
 
 cm_event verbs_adapter::next_event() {
-  CORDMA_REQUIRE(!events_.empty());
+  CORDMA_REQUIRE_OP(events_.size(), >, 0U);
   cm_event e = std::move(events_.front());
   events_.pop_front();
   events_ready_ = !events_.empty();
@@ -376,7 +393,7 @@ void verbs_adapter::push_event(cm_event event) {
 }
 
 void verbs_adapter::push_event(event_place& reserved, cm_event event) noexcept {
-  CORDMA_REQUIRE(!reserved.empty());
+  CORDMA_REQUIRE_OP(reserved.size(), ==, 1U);
   reserved.front() = std::move(event);
   events_.splice(events_.end(), reserved);
   events_ready_ = true;

@@ -143,7 +143,10 @@ class verbs_adapter final : public adapter {
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.
-  void add_waiting(int change) noexcept { waiting_ += change; }
+  void add_waiting(int change) noexcept {
+    waiting_ += change;
+    CORDMA_ASSERT_OP(waiting_, >=, 0);
+  }
   // While poll() runs: whether a completion may be told at once.
   [[nodiscard]] bool has_room() const noexcept { return out_ != out_end_; }
   // REQUIRES has_room(), and that nothing of the same queue is to be told before it.

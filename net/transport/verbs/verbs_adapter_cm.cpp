@@ -115,6 +115,7 @@ failure no_device_leads_to(const std::string& peer, int told) {
 }
 
 void peer_addresses::drop() noexcept {
+  CORDMA_REQUIRE_OP(at_, <, left_.size());
   left_.erase(left_.begin() + static_cast<std::ptrdiff_t>(at_));
   if (at_ == left_.size()) at_ = 0;
 }
@@ -238,7 +239,8 @@ void verbs_listener::end(failure why) noexcept {
 void verbs_adapter::close(const verbs_listener& l, std::vector<owned_id> ids) noexcept {
   static_cast<void>(read_cm());  // who has asked already gets a word of ours, not the kernel's
   ids.clear();
-  listeners_.erase(l.number());
+  const std::size_t closed = listeners_.erase(l.number());
+  CORDMA_ASSERT_OP(closed, ==, 1U);
   drop_events(nullptr, &l);
   std::erase_if(incoming_, [&l](const auto& entry) {
     incoming& i = *entry.second;
@@ -319,7 +321,8 @@ result<std::unique_ptr<listener>> verbs_adapter::listen_as(const address& where,
   if (!ids) return ids.why();
   const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(ids->front().get()))};
   auto made = std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*ids), bound);
-  listeners_.emplace(number, made.get());
+  const bool is_new = listeners_.emplace(number, made.get()).second;
+  CORDMA_ASSERT(is_new);
   return std::unique_ptr<listener>(std::move(made));
 }
 
@@ -491,7 +494,8 @@ cm_event verbs_adapter::take_in(owned_id id, const cm_news& news, peer_kind whom
   e.request = client->number;
   e.data.assign(user.begin(), user.end());
   e.peer = client->peer;
-  incoming_.emplace(client->number, std::move(client));
+  const bool is_new = incoming_.emplace(client->number, std::move(client)).second;
+  CORDMA_ASSERT(is_new);
   return e;
 }
 

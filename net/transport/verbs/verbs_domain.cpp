@@ -62,6 +62,7 @@ verbs_domain::verbs_domain(device d, owned_or_borrowed<ibv_pd> pd, const verbs_o
 
 verbs_domain::~verbs_domain() {
   requests_.drop([](const incoming&) { return true; });
+  CORDMA_REQUIRE_OP(adapters_.size(), ==, 0U);
   regions_.clear();
 }
 
@@ -122,7 +123,8 @@ result<memory_keys> verbs_domain::register_memory(const memory_range& range) {
       (static_cast<unsigned>(range.rights) & static_cast<unsigned>(all_remote)) != 0;
   const memory_keys keys{.lkey = mr->lkey, .rkey = remote ? mr->rkey : 0U};
   const std::lock_guard lock(mutex_);
-  regions_.emplace(keys.lkey, std::move(mr));
+  const bool is_new = regions_.emplace(keys.lkey, std::move(mr)).second;
+  CORDMA_ASSERT(is_new);
   return keys;
 }
 
@@ -172,6 +174,7 @@ bool verbs_domain::leave_to_parent() noexcept {
 
 void verbs_domain::enter(verbs_adapter& a) {
   const std::lock_guard lock(mutex_);
+  CORDMA_REQUIRE(std::ranges::find(adapters_, &a) == adapters_.end());
   adapters_.push_back(&a);
 }
 

@@ -25,7 +25,7 @@ void verbs_pair::name_requests() noexcept {
   send_ids_ = pack(mine);
   mine.what = work::receive;
   receive_ids_ = pack(mine);
-  move_to(phase_);
+  choose_usual(phase_);
 }
 
 result<void> verbs_pair::make() {
@@ -69,6 +69,7 @@ result<void> verbs_pair::make() {
   options_.inline_bytes = std::min(options_.inline_bytes, given_.max_inline_data);
   qp_ = std::move(made.pair);
   requests_ = made.sends;
+  CORDMA_ASSERT_OP(options_.max_segments, <=, most_segments);
   number_ = qp_->qp_num;
   home_.name(number_, *this);
   ibv_qp_attr attr{};

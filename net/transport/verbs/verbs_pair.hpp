@@ -1,6 +1,7 @@
 // One queue pair: connected (RC, UC) or a datagram port (UD). What it promises is in README.md.
 #pragma once
 
+#include <cordma/net/transport/checked_state.hpp>
 #include <cordma/net/transport/verbs/arrival_watch.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
@@ -35,12 +36,44 @@ struct recv_slot {
   std::uint32_t invalidated;  // a key; 0: none
 };
 static_assert(sizeof(recv_slot) == 32);
+static_assert(std::is_trivially_copyable_v<recv_slot> && std::is_trivially_copyable_v<send_slot>);
+
+// Where a queue pair stands.
+enum class life_phase : std::uint8_t {
+  idle,        // made; to be connected out of band
+  resolving,   // rdma_cm looks for the device and the path
+  requesting,  // the peer is asked
+  accepting,   // the client's last word is missing
+  attaching,   // out of band: the peer has yet to say that it is connected as well
+  open,
+  closing,       // disconnect() was called: goodbye follows what was posted
+  goodbye_sent,  // until the peer answers
+  dead,          // in error
+};
+// Whether the right one may follow the left one. A peer has several addresses: each is resolved in its turn.
+[[nodiscard]] constexpr bool operator>>(life_phase from, life_phase to) noexcept {
+  using enum life_phase;
+  switch (to) {
+    case idle: return false;
+    case resolving: return from <= requesting;
+    case requesting: return from == resolving;
+    case accepting:
+    case attaching: return from == idle;
+    case open: return from <= attaching && from != resolving;
+    case closing: return from == open;
+    case goodbye_sent: return from == closing;
+    case dead: return true;
+  }
+  return false;
+}
 
 // The send queue: requests end in order. taken <= done <= posted, as distances of running numbers.
 class send_ring {
  public:
   explicit send_ring(std::uint32_t depth)
-      : mask_(std::bit_ceil(std::max(depth, 1U)) - 1), at_(new send_slot[mask_ + std::size_t{1}]) {}
+      : mask_(std::bit_ceil(std::max(depth, 1U)) - 1), at_(new send_slot[mask_ + std::size_t{1}]) {
+    CORDMA_REQUIRE_OP(depth, <=, most_depth);
+  }
   [[nodiscard]] send_slot& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
   [[nodiscard]] bool idle() const noexcept { return done == posted; }
   std::uint32_t posted = 0;
@@ -61,6 +94,7 @@ class recv_table {
         slots_(new recv_slot[depth]()),
         free_(new std::uint32_t[depth]),
         finished_(new std::uint32_t[depth]) {
+    CORDMA_REQUIRE_OP(depth, <=, most_depth);
     for (std::uint32_t i = 0; i < depth; ++i) free_[i] = depth - 1 - i;
     free_count_ = depth;
   }
@@ -162,17 +196,7 @@ class verbs_pair final : public queue_pair {
   void device_removed() noexcept;
 
  private:
-  enum class phase : std::uint8_t {
-    idle,        // made; to be connected out of band
-    resolving,   // rdma_cm looks for the device and the path
-    requesting,  // the peer is asked
-    accepting,   // the client's last word is missing
-    attaching,   // out of band: the peer has yet to say that it is connected as well
-    open,
-    closing,       // disconnect() was called: goodbye follows what was posted
-    goodbye_sent,  // until the peer answers
-    dead,          // in error
-  };
+  using phase = life_phase;
   struct timed : timer {
     timed(verbs_pair& p, timer::function f) noexcept : timer(f), owner(&p) {}
     verbs_pair* owner;
@@ -190,9 +214,12 @@ class verbs_pair final : public queue_pair {
   }
   // By its place, once it has one.
   void name_requests() noexcept;
-  // From closing on an end may be what something waits for, and before it is open a receive may open it.
   void move_to(phase p) noexcept {
-    phase_ = p;
+    phase_.become(p);
+    choose_usual(p);
+  }
+  // From closing on an end may be what something waits for, and before it is open a receive may open it.
+  void choose_usual(phase p) noexcept {
     usual_sends_ = p < phase::closing ? send_ids_ : ~send_ids_;
     usual_receives_ =
         p == phase::open && options_.type == service::rc ? receive_ids_ : ~receive_ids_;
@@ -320,7 +347,7 @@ class verbs_pair final : public queue_pair {
   std::uint64_t usual_receives_ = 0;
   std::uint32_t usual_ops_;  // by bit, see fill_usual(); none once it failed
   bool placed_ = false;
-  phase phase_ = phase::idle;
+  checked_state<life_phase> phase_{phase::idle};
   bool receiving_ = false;  // the device may take messages: the peer can be ahead of its last word
   bool established_ = false;
   bool failed_ = false;

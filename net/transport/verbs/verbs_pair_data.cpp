@@ -16,6 +16,19 @@ static_assert(static_cast<int>(wc_status::wr_flush_err) == IBV_WC_WR_FLUSH_ERR);
 static_assert(static_cast<int>(wc_status::rem_access_err) == IBV_WC_REM_ACCESS_ERR);
 static_assert(static_cast<int>(wc_status::rnr_retry_exc_err) == IBV_WC_RNR_RETRY_EXC_ERR);
 static_assert(static_cast<int>(wc_status::tm_rndv_incomplete) == IBV_WC_TM_RNDV_INCOMPLETE);
+static_assert(static_cast<int>(wc_status::success) == IBV_WC_SUCCESS);
+static_assert(static_cast<int>(wc_status::loc_len_err) == IBV_WC_LOC_LEN_ERR);
+static_assert(static_cast<int>(wc_status::loc_qp_op_err) == IBV_WC_LOC_QP_OP_ERR);
+static_assert(static_cast<int>(wc_status::loc_prot_err) == IBV_WC_LOC_PROT_ERR);
+static_assert(static_cast<int>(wc_status::mw_bind_err) == IBV_WC_MW_BIND_ERR);
+static_assert(static_cast<int>(wc_status::bad_resp_err) == IBV_WC_BAD_RESP_ERR);
+static_assert(static_cast<int>(wc_status::loc_access_err) == IBV_WC_LOC_ACCESS_ERR);
+static_assert(static_cast<int>(wc_status::rem_inv_req_err) == IBV_WC_REM_INV_REQ_ERR);
+static_assert(static_cast<int>(wc_status::rem_op_err) == IBV_WC_REM_OP_ERR);
+static_assert(static_cast<int>(wc_status::retry_exc_err) == IBV_WC_RETRY_EXC_ERR);
+static_assert(static_cast<int>(wc_status::rem_abort_err) == IBV_WC_REM_ABORT_ERR);
+static_assert(static_cast<int>(wc_status::fatal_err) == IBV_WC_FATAL_ERR);
+static_assert(static_cast<int>(wc_status::general_err) == IBV_WC_GENERAL_ERR);
 
 wc_status to_status(ibv_wc_status s) noexcept {
   const auto number = static_cast<std::size_t>(s);
@@ -40,6 +53,10 @@ constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
 };
 static_assert(native_opcodes[static_cast<std::size_t>(opcode::flush)] == IBV_WR_RDMA_READ);
 static_assert(native_opcodes[static_cast<std::size_t>(opcode::bind)] == IBV_WR_BIND_MW);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::send)] == IBV_WR_SEND);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::write)] == IBV_WR_RDMA_WRITE);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::send_invalidate)] ==
+              IBV_WR_SEND_WITH_INV);
 
 constexpr std::uint32_t bit(opcode op) noexcept { return 1U << static_cast<unsigned>(op); }
 constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & bit(op)) != 0; }
@@ -266,6 +283,7 @@ void verbs_pair::post(post_list& l) noexcept {
 // Those ahead of `bad` are on the device. Where it is not known which one it was, each of them is told so.
 void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
                          int code) noexcept {
+  CORDMA_REQUIRE_OP(bad, <, count);
   for (std::size_t i = bad; i < count; ++i) {
     send_slot& slot = sends_[first + static_cast<std::uint32_t>(i)];
     slot.on_device = false;

@@ -25,6 +25,8 @@ verbs_pair::~verbs_pair() {
   if (to_control_ != nullptr) home_.let_go(*to_control_);
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
+  CORDMA_ASSERT_OP(sends_.posted - sends_.taken, <=, options_.send_depth);
+  CORDMA_ASSERT_OP(sends_.done - sends_.taken, <=, sends_.posted - sends_.taken);
   if (placed_) home_.leave(*this, place_, number_);
   leave_groups();
   windows_.clear();
@@ -42,6 +44,11 @@ std::string verbs_pair::local_address() const {
 }
 
 result<queue_pair_state> verbs_pair::device_state() const {
+  static_assert(static_cast<int>(queue_pair_state::reset) == IBV_QPS_RESET);
+  static_assert(static_cast<int>(queue_pair_state::init) == IBV_QPS_INIT);
+  static_assert(static_cast<int>(queue_pair_state::rtr) == IBV_QPS_RTR);
+  static_assert(static_cast<int>(queue_pair_state::sqd) == IBV_QPS_SQD);
+  static_assert(static_cast<int>(queue_pair_state::sqe) == IBV_QPS_SQE);
   static_assert(static_cast<int>(queue_pair_state::rts) == IBV_QPS_RTS);
   static_assert(static_cast<int>(queue_pair_state::error) == IBV_QPS_ERR);
   if (qp_ == nullptr)
@@ -98,6 +105,7 @@ void verbs_pair::enter_error(failure why) noexcept {
   directory_.reset();
   if (home_.has_list(*this)) {
     const post_list& l = home_.list_for(*this);
+    CORDMA_ASSERT_OP(l.count, <=, sends_.posted - sends_.done);
     for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;
     home_.drop_list(*this);
   }
@@ -140,6 +148,8 @@ void verbs_pair::revoke() noexcept {
     if (receives_[i].on_device) finish(i, {.status = wc_status::wr_flush_err, .op = opcode::recv});
   }
   settle();
+  CORDMA_ASSERT_OP(sends_.done, ==, sends_.posted);
+  CORDMA_ASSERT(receives_.idle());
 }
 
 void verbs_pair::never_came_up(cm_event::type what, failure why,
@@ -187,6 +197,7 @@ void verbs_pair::came_up_by_sign() noexcept {
 }
 
 void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
+  CORDMA_ASSERT(!established_ && !failed_);
   move_to(phase::open);
   established_ = true;
   set_waiting(false);

@@ -21,6 +21,8 @@ verbs_receive_queue::verbs_receive_queue(verbs_adapter& home, std::uint32_t dept
       free_count_(depth),
       finished_(new completion[depth]),
       timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }) {
+  CORDMA_REQUIRE_OP(depth, >, 0U);
+  CORDMA_REQUIRE_OP(depth, <=, twenty_bits);
   for (std::uint32_t i = 0; i < depth; ++i) free_[i] = depth - 1 - i;
 }
 
@@ -42,6 +44,7 @@ result<void> verbs_receive_queue::make() {
 
 verbs_receive_queue::~verbs_receive_queue() {
   CORDMA_REQUIRE_OP(pairs_, ==, 0U);
+  CORDMA_ASSERT_OP(ended_.size(), ==, 0U);
   if (placed_) home_.leave(*this, place_);
   home_.home().remove(timer_);
   for (retired_pair& gone : retired_) destroy(gone);
@@ -60,6 +63,8 @@ void verbs_receive_queue::post_recv(const recv_request& r) noexcept {
   CORDMA_REQUIRE_OP(free_count_, >, 0U);
   CORDMA_REQUIRE_OP(r.segment_count, <=, segments_);
   const std::uint32_t place = free_[--free_count_];
+  CORDMA_ASSERT_OP(place, <, depth_);
+  CORDMA_ASSERT(!slots_[place].on_device);
   slots_[place] = {.id = r.id, .on_device = true};
   ++on_device_;
   ibv_recv_wr wr = to_wr(r, pack({.what = work::shared_receive,
@@ -98,6 +103,9 @@ void verbs_receive_queue::on_completion(std::uint32_t place, const ibv_wc& wc,
 }
 
 void verbs_receive_queue::finish(std::uint32_t place, completion c) noexcept {
+  CORDMA_ASSERT_OP(on_device_, >, 0U);
+  CORDMA_ASSERT_OP(free_count_, <, depth_);
+  CORDMA_ASSERT_OP(finished_count_, <, depth_);
   slots_[place].on_device = false;
   --on_device_;
   c.id = slots_[place].id;
@@ -169,6 +177,7 @@ void verbs_receive_queue::enter() {
 }
 
 void verbs_receive_queue::end(verbs_pair& p) noexcept {
+  CORDMA_ASSERT_OP(ended_.size(), <, ended_.capacity());
   ended_.push_back({.pair = &p, .after = taken_ + finished_count_});
   home_.mark_completed(completed_link_);
 }
@@ -181,6 +190,7 @@ void verbs_receive_queue::tell_ended() noexcept {
 }
 
 void verbs_receive_queue::leave(const verbs_pair& p) noexcept {
+  CORDMA_REQUIRE_OP(pairs_, >, 0U);
   --pairs_;
   std::erase_if(ended_, [&p](const ending& e) { return e.pair == &p; });
   for (std::uint32_t i = 0; i < finished_count_; ++i) {
@@ -256,6 +266,7 @@ verbs_adapter::place verbs_adapter::enter(verbs_receive_queue& q) {
 }
 
 void verbs_adapter::leave(const verbs_receive_queue& q, const place& at) noexcept {
+  CORDMA_ASSERT_OP(at.index, <, shared_seats_.size());
   shared_seat& here = shared_seats_[at.index];
   CORDMA_ASSERT(here.queue == &q);
   here = {.queue = nullptr, .generation = (at.generation + 1) & twenty_bits};

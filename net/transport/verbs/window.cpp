@@ -57,6 +57,8 @@ result<std::uint32_t> window_table::make(verbs_domain& domain, const window_rang
   }
   const std::uint32_t window = free_.back();
   free_.pop_back();
+  CORDMA_ASSERT_OP(window, <, entries_.size());
+  CORDMA_ASSERT_OP(entries_[window].is, ==, entry::state::unused);
   entries_[window] = std::move(e);
   return window;
 }
@@ -104,6 +106,7 @@ void window_table::free(std::uint32_t window) noexcept {
 }
 
 void window_table::drop(std::uint32_t window) noexcept {
+  CORDMA_REQUIRE_OP(window, <, entries_.size());
   entry& e = entries_[window];
   if (e.is == entry::state::unused) return;
   e.window.reset();
@@ -114,6 +117,7 @@ void window_table::drop(std::uint32_t window) noexcept {
 
 void window_table::clear() noexcept {
   for (std::uint32_t w = 0; w < entries_.size(); ++w) drop(w);
+  CORDMA_ASSERT_OP(free_.size(), ==, entries_.size());
 }
 
 }  // namespace cordma::transport::verbs

@@ -23,6 +23,8 @@ static_assert(static_cast<std::uint8_t>(all_remote) == 14);
 
 constexpr std::uint32_t control_magic = 0x43565243;  // "CRVC"
 constexpr std::array<char, 8> descriptor_magic{'C', 'O', 'R', 'D', 'M', 'A', 'V', 'B'};
+static_assert(static_cast<unsigned>(service::uc) <= 3 && largest_mtu_code <= 7);
+static_assert(rnr_microseconds.size() == 32, "an rnr timer code has five bits");
 
 bool is_ipv4(std::span<const std::byte, 20> header) noexcept {
   if (byte_at(header, 0) != 0x45) return false;
@@ -44,6 +46,9 @@ private_data encode(const hello& h, std::span<const std::byte> user) noexcept {
   private_data p;
   const std::size_t most = h.kind == hello_kind::request ? most_request_data : most_accept_data;
   CORDMA_REQUIRE_OP(user.size(), <=, most);
+  CORDMA_REQUIRE_OP(h.version, <=, 0x0F);
+  CORDMA_REQUIRE_OP(h.control_pair, <=, 0xFFFFFFU);
+  CORDMA_REQUIRE_OP(h.mtu, <=, largest_mtu_code);
   p.bytes[0] = static_cast<std::byte>(hello_magic | h.version);
   p.bytes[1] =
       static_cast<std::byte>(static_cast<unsigned>(h.kind) | (static_cast<unsigned>(h.type) << 2) |
@@ -174,18 +179,17 @@ result<pair_descriptor> decode_descriptor(std::span<const std::byte> bytes) {
 
 datagram_peer encode(const datagram_address& a, std::uint32_t pair, std::uint32_t qkey) noexcept {
   datagram_peer p;
-  static_assert(std::tuple_size_v<decltype(p.address)> >= 19);
   std::memcpy(p.address.data(), a.gid.data(), a.gid.size());
   store(&p.address[16], a.lid);
   p.address[18] = static_cast<std::byte>(a.group ? 1 : 0);
-  p.address_length = 19;
+  p.address_length = datagram_address_bytes;
   p.queue_pair = pair;
   p.qkey = qkey;
   return p;
 }
 
 bool decode(const datagram_peer& p, datagram_address& a) noexcept {
-  if (p.address_length != 19) return false;
+  if (p.address_length != datagram_address_bytes) return false;
   std::memcpy(a.gid.data(), p.address.data(), a.gid.size());
   a.lid = load<std::uint16_t>(&p.address[16]);
   a.group = p.address[18] != std::byte{0};

@@ -23,6 +23,7 @@ inline constexpr std::uint8_t wire_version = 1;
 //        7  u8  zero
 inline constexpr std::size_t hello_bytes = 8;
 inline constexpr std::uint8_t hello_magic = 0xC0;
+static_assert((hello_magic & 0x0F) == 0 && wire_version <= 0x0F, "they share a byte");
 
 // What rdma_cm carries: 92 bytes less 36 of its own in a request, 196 in a reply, 148 in a reject.
 inline constexpr std::size_t cm_request_bytes = 56;
@@ -31,8 +32,12 @@ inline constexpr std::size_t cm_reject_bytes = 148;
 inline constexpr std::size_t most_request_data = cm_request_bytes - hello_bytes;
 inline constexpr std::size_t most_accept_data = cm_reject_bytes - hello_bytes;
 static_assert(cm_reject_bytes <= cm_reply_bytes, "one limit holds for accepts and rejects");
+static_assert(most_request_data == 48 && most_accept_data == 140);
+static_assert(most_accept_data <= UINT8_MAX, "the length of the user's bytes is one byte");
 
 enum class hello_kind : std::uint8_t { request = 0, accept = 1, reject = 2, mismatch = 3 };
+static_assert(static_cast<unsigned>(hello_kind::mismatch) < (1U << 2), "a kind has two bits");
+static_assert(service_count <= (1U << 2), "a service has two bits");
 
 struct hello {
   hello_kind kind = hello_kind::request;
@@ -49,6 +54,8 @@ struct private_data {
   std::array<std::byte, cm_reply_bytes> bytes{};
   std::uint8_t length = 0;
 };
+static_assert(cm_reply_bytes <= UINT8_MAX);
+static_assert(cm_request_bytes <= cm_reply_bytes, "private_data holds what a request carries");
 // REQUIRES user.size() within the limits above.
 [[nodiscard]] private_data encode(const hello& h, std::span<const std::byte> user) noexcept;
 
@@ -85,7 +92,10 @@ struct control_message {
   std::uint64_t from_token = 0;
 };
 inline constexpr std::size_t control_bytes = 32;
+static_assert(4 + 1 + 1 + 2 + 4 + 4 + 8 + 8 == control_bytes);
+static_assert(static_cast<int>(word::goodbye) == 1 && static_cast<int>(word::heard) == 6);
 inline constexpr std::uint32_t control_qkey = 0x0C0D3A01;  // not privileged: the high bit is clear
+static_assert((control_qkey >> 31) == 0 && control_qkey != bound_qkey);
 void encode(const control_message& m, std::span<std::byte, control_bytes> out) noexcept;
 [[nodiscard]] bool decode(std::span<const std::byte> in, control_message& m) noexcept;
 
@@ -106,6 +116,7 @@ struct pair_descriptor {
   std::array<std::byte, 16> gid{};
 };
 inline constexpr std::size_t descriptor_bytes = 60;
+static_assert(8 + 2 + 1 + 1 + 3 * 4 + 2 + 1 + 1 + 2 + 2 + 16 + 8 + 4 == descriptor_bytes);
 [[nodiscard]] std::vector<std::byte> encode(const pair_descriptor& d);
 // connection_aborted: not a descriptor of this transport, or damaged. unsupported_version.
 [[nodiscard]] result<pair_descriptor> decode_descriptor(std::span<const std::byte> bytes);
@@ -118,6 +129,8 @@ struct datagram_address {
   bool group = false;
 };
 inline constexpr std::uint32_t group_pair = 0xFFFFFF;
+inline constexpr std::size_t datagram_address_bytes = 16 + 2 + 1;
+static_assert(datagram_address_bytes <= sizeof(datagram_peer::address));
 [[nodiscard]] datagram_peer encode(const datagram_address& a, std::uint32_t pair,
                                    std::uint32_t qkey) noexcept;
 // False for an address of another transport.
