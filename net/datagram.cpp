@@ -136,7 +136,9 @@ resolve_operation::resolve_operation(detail::endpoint_core& endpoint, std::strin
     : operation(endpoint.home), endpoint_(&endpoint), to_(std::move(to)) {}
 
 resolve_operation::~resolve_operation() {
-  if (state() == phase::queued) endpoint_->pair->forget(request_);
+  if (state() != phase::queued) return;
+  CORDMA_ASSERT(linked() && endpoint_->pair != nullptr);
+  endpoint_->pair->forget(request_);
 }
 
 failure resolve_operation::obstacle() const noexcept {
@@ -177,7 +179,9 @@ void resolve_operation::do_cancel() noexcept {
 }
 
 void resolve_operation::on_resolved(const transport::cm_event& event) noexcept {
+  CORDMA_ASSERT_OP(state(), ==, phase::queued);
   if (event.why.code() != errc::ok) return fail(event.why);
+  CORDMA_ASSERT_OP(event.port.address_length, >, 0);
   found_ = event.port;
   finish();
 }

@@ -25,6 +25,7 @@ void device_event_operation::do_start() noexcept {
 }
 
 void device_event_operation::do_cancel() noexcept {
+  CORDMA_ASSERT(linked());
   unlink();
   fail(errc::canceled);
 }
@@ -40,7 +41,9 @@ void device_event_operation::fail(failure why) noexcept {
 }
 
 void detail::device_event_queue::push(const device_event& e) noexcept {
+  CORDMA_ASSERT_OP(count_, <=, most_kept);
   if (!waiting_.empty()) {
+    CORDMA_ASSERT_OP(count_, ==, 0U);
     waiting_.pop_front().resolve(e);
     return;
   }
@@ -58,6 +61,8 @@ void detail::device_event_queue::wait(device_event_operation& op) noexcept {
     waiting_.push_back(op);
     return;
   }
+  CORDMA_ASSERT(waiting_.empty());
+  CORDMA_ASSERT_OP(first_, <, most_kept);
   device_event& next = kept_[first_];
   next.missed = std::exchange(missed_, 0U);
   first_ = (first_ + 1) % most_kept;

@@ -312,6 +312,7 @@ void state_operation::do_start() noexcept {
   // Not connected yet: there is nobody to carry anything out, and nobody to tell.
   if (kind_ == kind::close && endpoint_->state == endpoint_state::connecting) {
     endpoint_->closed_here = true;
+    CORDMA_ASSERT(endpoint_->pair != nullptr && endpoint_->wiring == nullptr);
     endpoint_->pair->abort();
     endpoint_->end({errc::not_connected, "closed before it was connected"});
     resolve(endpoint_state::closed);

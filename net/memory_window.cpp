@@ -21,6 +21,7 @@ void window_core::end() noexcept {
   is_bound = false;
   unlink();
   endpoint_core* const e = std::exchange(endpoint, nullptr);
+  CORDMA_ASSERT(e == nullptr || region != nullptr);
   if (e != nullptr && e->pair != nullptr) e->pair->free_window(name);
   if (region != nullptr) detail::release(*std::exchange(region, nullptr));
 }
@@ -92,12 +93,16 @@ result<void> bind_base::check(const MemoryRegion& region, std::size_t offset, st
 }
 
 result<void> bind_base::prepare() noexcept {
+  CORDMA_ASSERT(window_ != nullptr && window_->region != nullptr);
+  CORDMA_ASSERT(window_->endpoint == nullptr);
   const transport::window_range range{.addr = window_->addr,
                                       .length = window_->length,
                                       .lkey = window_->region->keys[endpoint_->kind].lkey,
                                       .rights = window_->rights};
   const result<std::uint32_t> name = endpoint_->pair->make_window(range);
   if (!name) return name.why();
+  CORDMA_ASSERT(endpoint_->windows.find([name](const window_core& w) { return w.name == *name; }) ==
+                nullptr);
   window_->name = *name;
   window_->endpoint = endpoint_;
   endpoint_->windows.push_back(*window_);
@@ -106,6 +111,7 @@ result<void> bind_base::prepare() noexcept {
 }
 
 void bind_base::bound(std::uint64_t key) noexcept {
+  CORDMA_ASSERT(window_ != nullptr && !window_->is_bound);
   window_->key = key;
   window_->is_bound = true;
 }

@@ -26,6 +26,7 @@ void post_base::refuse(failure why) noexcept {
 }
 
 void post_base::find_keys() noexcept {
+  CORDMA_ASSERT_OP(request_.segment_count, <=, segments_.size());
   for (std::uint16_t i = 0; i < request_.segment_count; ++i) {
     if (regions_[i] != nullptr) segments_[i].lkey = regions_[i]->keys[endpoint_->kind].lkey;
   }
@@ -84,6 +85,7 @@ post_base::post_base(post_base&& other) noexcept
 
 void post_base::copy_slices(const post_base& other) noexcept {
   const std::size_t count = request_.segment_count;
+  CORDMA_ASSERT_OP(count, <=, segments_.size());
   const std::size_t regions = aside_ == aside::window ? 1 : count;  // a bind has no segments
   std::copy_n(other.segments_.begin(), count, segments_.begin());
   std::copy_n(other.regions_.begin(), regions, regions_.begin());
@@ -208,6 +210,7 @@ failure post_base::obstacle() const noexcept {
 
 void post_base::do_cancel() noexcept {
   if (state() == phase::queued) {
+    CORDMA_ASSERT(linked() && slot_ == nullptr);
     unlink();
     complete_failed(errc::canceled);
   } else if (lease_) {
@@ -221,6 +224,7 @@ void post_base::do_cancel() noexcept {
 }
 
 void post_base::complete_badly(const transport::completion& c) noexcept {
+  CORDMA_ASSERT_OP(c.status, !=, transport::wc_status::success);
   if (c.status == transport::wc_status::wr_flush_err) {
     complete_failed(endpoint_->flushed(op_name()));
     return;
@@ -233,6 +237,7 @@ void post_base::complete_badly(const transport::completion& c) noexcept {
 }
 
 void post_base::complete_failed(failure why) noexcept {
+  CORDMA_ASSERT_OP(why.code(), !=, errc::ok);
   failure_ = std::move(why.with_operation(op_name()));
   finish();
 }

@@ -9,13 +9,17 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 namespace cordma {
 
 // Local slices per operation, at most. What a transport really takes may be less: capabilities.
 inline constexpr std::size_t most_segments = 8;
+static_assert(most_segments <=
+              std::numeric_limits<decltype(transport::send_request::segment_count)>::max());
 
 // What a receive got.
 struct Received {
@@ -140,6 +144,10 @@ class post_base : public operation_base {
   std::array<transport::segment, most_segments> segments_;
   std::array<region_core*, most_segments> regions_;
 };
+
+static_assert(std::is_trivially_copyable_v<transport::send_request> &&
+                  std::is_trivially_copyable_v<transport::segment>,
+              "a request moves with the operation that it is of");
 
 // A request of a datagram port. `peer_` is where it goes; after a receive, where it came from: until
 // then the transport writes to memory of the slot, which outlives this.

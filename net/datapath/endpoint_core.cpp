@@ -15,13 +15,21 @@ endpoint_core::endpoint_core() = default;
 endpoint_core::~endpoint_core() {
   forget_windows();
   if (worker == nullptr) return;
-  CORDMA_ASSERT(inflight() == 0);
+  CORDMA_ASSERT_OP(inflight(), ==, 0U);
+  CORDMA_ASSERT_OP(orphans, ==, 0U);
+  CORDMA_ASSERT(first_recv == nullptr && first_kept == nullptr);
+  CORDMA_ASSERT(waiting_sends.empty() && waiting_recvs.empty());
+  CORDMA_ASSERT(state_waiters.empty() && resolvers.empty());
   worker->unreserve(reserved_slots);
-  if (counted) --worker->endpoint_count;
+  if (!counted) return;
+  CORDMA_ASSERT_OP(worker->endpoint_count, >, 0U);
+  --worker->endpoint_count;
 }
 
 void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
                           adapter_poller& made_with) {
+  CORDMA_ASSERT(worker == nullptr && pair == nullptr);
+  CORDMA_ASSERT(p != nullptr);
   worker = &owner;
   home = &owner.home();
   context = owner.shared_context();
@@ -39,6 +47,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   if (granted.shared != nullptr) {
     static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
   }
+  CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends);
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
   worker->reserve(granted.send_depth + granted.recv_depth);
@@ -49,6 +58,9 @@ void endpoint_core::refresh_grant() noexcept {
   const std::uint32_t sends = granted.send_depth - send_credits;
   const std::uint32_t recvs = granted.recv_depth - recv_credits;
   granted = pair->actual();
+  // What it grants now covers what is in flight.
+  CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends + sends);
+  CORDMA_ASSERT_OP(granted.recv_depth, >=, recvs);
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth - sends;
   recv_credits = granted.recv_depth - recvs;
@@ -102,6 +114,7 @@ void endpoint_core::refresh_open() noexcept {
 
 void endpoint_core::set_state(endpoint_state s) noexcept {
   if (state == s) return;
+  CORDMA_ASSERT_OP(state, >>, s);
   state = s;
   refresh_open();
   // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
@@ -165,6 +178,13 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
     end(*made.cause);
     return;
   }
+  CORDMA_ASSERT(pair == nullptr && made.pair != nullptr);
+  CORDMA_ASSERT_OP(inflight(), ==, 0U);
+  CORDMA_ASSERT_OP(made.inflight(), ==, made.frames_in_flight);
+  CORDMA_ASSERT_OP(reserved_slots, ==, 0U);
+  CORDMA_ASSERT(made.first_recv == nullptr && made.first_kept == nullptr);
+  CORDMA_ASSERT(made.waiting_sends.empty() && made.waiting_recvs.empty());
+  CORDMA_ASSERT(made.windows.empty());
   pair = std::move(made.pair);
   pair->user = this;
   via = made.via;
@@ -192,6 +212,7 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
 
 // In their order, and checked again: now the limits are known.
 void endpoint_core::start_waiting() noexcept {
+  CORDMA_ASSERT_OP(state, ==, endpoint_state::connected);
   const bool fence = std::exchange(fence_next, false);
   list<post_base> first;
   for (list<post_base>* waiting : {&waiting_recvs, &waiting_sends}) {

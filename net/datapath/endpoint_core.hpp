@@ -31,6 +31,23 @@ inline constexpr std::uint32_t messages_bits =
 [[nodiscard]] constexpr bool consumes_receive(transport::opcode op) noexcept {
   return (messages_bits >> static_cast<unsigned>(op) & 1U) != 0;
 }
+static_assert(consumes_receive(transport::opcode::send_invalidate));
+static_assert(consumes_receive(transport::opcode::write_imm));
+static_assert(!consumes_receive(transport::opcode::write));
+static_assert(!consumes_receive(transport::opcode::recv) &&
+                  !consumes_receive(transport::opcode::recv_write_imm),
+              "a receive is not what consumes one");
+
+// Whether the right one may follow the left one.
+[[nodiscard]] constexpr bool operator>>(endpoint_state before, endpoint_state next) noexcept {
+  return before < next && before != endpoint_state::closed;
+}
+static_assert(endpoint_state::connecting >> endpoint_state::connected);
+static_assert(endpoint_state::connecting >> endpoint_state::closing, "it is not wired yet");
+static_assert(endpoint_state::closing >> endpoint_state::closed);
+static_assert(!(endpoint_state::closing >> endpoint_state::connected));
+static_assert(!(endpoint_state::closed >> endpoint_state::connecting));
+static_assert(!(endpoint_state::closed >> endpoint_state::connected));
 
 struct endpoint_core : list_node {
   endpoint_core();

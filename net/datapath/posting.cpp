@@ -114,7 +114,10 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
 
 // Messages kept for a later receive can use up what was reserved; or there was more than is reserved.
 void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
-  if (try_to_grow()) return post_late(e, op);
+  if (try_to_grow()) {
+    CORDMA_ASSERT(first_free_ != nullptr);
+    return post_late(e, op);
+  }
   op.complete_failed(errc::no_memory);
 }
 
@@ -220,9 +223,12 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
   const bool recv = s.is_recv;
   ++(recv ? e.recv_credits : e.send_credits);
+  CORDMA_ASSERT_OP(e.send_credits, <=, e.granted.send_depth);
+  CORDMA_ASSERT_OP(e.recv_credits, <=, e.granted.recv_depth);
   if (s.orphan) {
     orphan_done(s, c);
   } else {
+    CORDMA_ASSERT_OP(s.pinned, <=, s.pins.size());
     for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     s.pinned = 0;
     s.lease.reset();

@@ -5,8 +5,11 @@
 #include <cordma/net/transport/transport.hpp>
 
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <type_traits>
 
 namespace cordma::detail {
 
@@ -36,6 +39,8 @@ struct slot {
   Buffer lease;
   std::array<region_core*, most_segments> pins{};
 };
+static_assert(most_segments <= std::numeric_limits<decltype(slot::pinned)>::max());
+static_assert(std::is_trivially_copyable_v<Received>, "kept beside the slot, and copied out of it");
 
 inline constexpr std::uint32_t slots_per_chunk = 256;
 inline constexpr std::uint32_t most_reserved = 1U << 14;  // slots; 2 MB
@@ -57,6 +62,15 @@ inline constexpr std::uint64_t one_generation = std::uint64_t{1} << 40;
 [[nodiscard]] constexpr std::uint32_t generation_of(std::uint64_t id) noexcept {
   return static_cast<std::uint32_t>(id >> 40);
 }
+static_assert(std::has_single_bit(slots_per_chunk), "a slot is found by a shift and a mask");
+static_assert(most_reserved % slots_per_chunk == 0);
+static_assert(generation_mask == generation_of(~std::uint64_t{0}));
+static_assert(index_of(request_id(UINT32_MAX, generation_mask)) == UINT32_MAX);
+static_assert(type_of(request_id(UINT32_MAX, generation_mask)) == id_type_request);
+static_assert(generation_of(request_id(UINT32_MAX, generation_mask)) == generation_mask);
+static_assert(request_id(7, generation_mask) + one_generation == request_id(7, 0),
+              "it wraps around, and leaves index and type alone");
+static_assert(request_id(0, 0) != 0, "the id that nobody has filled in is no request's");
 
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;
@@ -64,5 +78,7 @@ struct slot_chunk {
   // Who is at the other end of a slot's datagram; there once the worker has a datagram port.
   std::unique_ptr<std::array<transport::datagram_peer, slots_per_chunk>> peers;
 };
+static_assert(std::is_trivially_copyable_v<transport::datagram_peer>,
+              "a transport writes it where the slot is, and no operation need be there");
 
 }  // namespace cordma::detail

@@ -65,7 +65,11 @@ worker_core::~worker_core() {
   for (const auto& a : adapters_) home_.remove(*a);
   for (const auto& a : rail_adapters_) home_.remove(*a);
   anchor_->worker = nullptr;
-  while (!listeners_.empty()) listeners_.back()->on_worker_gone();
+  while (!listeners_.empty()) {
+    const std::size_t before = listeners_.size();
+    listeners_.back()->on_worker_gone();
+    CORDMA_ASSERT_OP(listeners_.size(), <, before);
+  }
   drop_wirings();
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   device_events_.shut_down(gone);
@@ -82,9 +86,11 @@ worker_core::~worker_core() {
     for (slot& s : c->slots) {
       if (s.endpoint == nullptr) continue;
       if (s.op != nullptr) {
+        CORDMA_ASSERT(s.op->slot_ == &s);
         s.op->slot_ = nullptr;
         s.op->complete_failed(s.endpoint->flushed(s.op->op_name()));
       }
+      CORDMA_ASSERT_OP(s.pinned, <=, s.pins.size());
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     }
   }
@@ -102,9 +108,15 @@ worker_core::~worker_core() {
   }
 }
 
-void worker_core::add(request_acceptor& l) { listeners_.push_back(&l); }
+void worker_core::add(request_acceptor& l) {
+  CORDMA_ASSERT_OP(std::ranges::count(listeners_, &l), ==, 0);
+  listeners_.push_back(&l);
+}
 
-void worker_core::remove(const request_acceptor& l) noexcept { std::erase(listeners_, &l); }
+void worker_core::remove(const request_acceptor& l) noexcept {
+  const auto removed = std::erase(listeners_, &l);  // none where it could not be opened
+  CORDMA_ASSERT_OP(removed, <=, 1U);
+}
 
 void worker_core::reserve(std::uint32_t slots) {
   const std::size_t wanted = std::min<std::size_t>(reserved_slots_ + slots, most_reserved);
@@ -113,6 +125,7 @@ void worker_core::reserve(std::uint32_t slots) {
 }
 
 void worker_core::grow() {
+  CORDMA_ASSERT_OP(slots_, ==, chunks_.size() * slots_per_chunk);
   auto made = std::make_unique<slot_chunk>();
   if (has_peers_) made->peers = std::make_unique<decltype(made->peers)::element_type>();
   chunks_.push_back(std::move(made));  // from here on nothing throws: ids are places in the chunks
@@ -136,6 +149,7 @@ result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
   try {
     result<MemoryRegion> words = allocate(context_, slots_per_chunk * 8, access::local_write);
     if (!words) return words.why();
+    CORDMA_ASSERT_OP(words->size(), >=, slots_per_chunk * sizeof(std::uint64_t));
     c.words = std::move(*words);
     return {};
   } catch (const std::bad_alloc&) {
@@ -191,8 +205,18 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
   flushed.status = transport::wc_status::wr_flush_err;
   for (std::uint32_t i = 0; i < slots_; ++i) {
     slot& s = at(i);
-    if (s.endpoint != nullptr && !s.arrived && which(*s.endpoint)) complete(s, flushed);
+    if (s.endpoint == nullptr || s.arrived || !which(*s.endpoint)) continue;
+    CORDMA_ASSERT(s.op == nullptr || s.op->slot_ == &s);
+    complete(s, flushed);
   }
+  // One completion for each that was posted.
+  const auto settled = [&](const endpoint_core& e) {
+    if (!which(e)) return;
+    CORDMA_ASSERT_OP(e.send_credits, ==, e.granted.send_depth);
+    CORDMA_ASSERT_OP(e.recv_credits, ==, e.granted.recv_depth);
+  };
+  endpoints_.for_each(settled);
+  graveyard_.for_each(settled);
   endpoints_.for_each([&](endpoint_core& e) {
     if (!which(e) || e.connector == nullptr) return;
     transport::cm_event failed;
@@ -216,6 +240,7 @@ void worker_core::end_users_of(const transport::receive_queue& queue, const fail
 void worker_core::add(completion_sink& s) {
   const auto free = std::ranges::find(sinks_, nullptr);
   s.sink_number = static_cast<std::uint32_t>(free - sinks_.begin());
+  CORDMA_ASSERT_OP(s.sink_number, <=, generation_mask);
   if (free == sinks_.end()) {
     sinks_.push_back(&s);
   } else {
@@ -223,7 +248,11 @@ void worker_core::add(completion_sink& s) {
   }
 }
 
-void worker_core::remove(completion_sink& s) noexcept { sinks_[s.sink_number] = nullptr; }
+void worker_core::remove(completion_sink& s) noexcept {
+  CORDMA_ASSERT_OP(s.sink_number, <, sinks_.size());
+  CORDMA_ASSERT(sinks_[s.sink_number] == &s);
+  sinks_[s.sink_number] = nullptr;
+}
 
 bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
   if (options.shared == nullptr) return true;
@@ -239,7 +268,10 @@ void worker_core::on_sink_completion(const completion& c) noexcept {
 }
 
 void worker_core::detach(post_base& op) noexcept {
+  CORDMA_ASSERT(op.slot_ != nullptr);
   slot& s = *std::exchange(op.slot_, nullptr);
+  CORDMA_ASSERT(s.op == &op);
+  CORDMA_ASSERT_OP(op.request_.segment_count, <=, s.pins.size());
   s.op = nullptr;
   s.pinned = 0;
   if (op.lease_) {
@@ -261,8 +293,11 @@ void worker_core::detach(post_base& op) noexcept {
 // A message goes to the oldest receive there is, so the later receives into pools move up by one.
 // Each then takes the buffer that was posted in its new place.
 void worker_core::make_orphan(post_base& op) noexcept {
+  CORDMA_ASSERT(op.slot_ != nullptr);
   slot* last = std::exchange(op.slot_, nullptr);
   endpoint_core& e = *op.endpoint_;
+  CORDMA_ASSERT(last->op == &op && last->endpoint == &e);
+  CORDMA_ASSERT(last->is_recv && !last->orphan);
   Buffer posted_here = std::move(op.lease_);
   const auto move_up = [&](post_base& later) noexcept {
     last->op = &later;
@@ -289,6 +324,7 @@ void worker_core::make_orphan(post_base& op) noexcept {
 }
 
 bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
+  CORDMA_ASSERT_OP(e.orphans, >, 0U);
   if (e.first_kept != nullptr) {
     slot& s = *e.first_kept;
     op.received_ = s.received;
@@ -300,6 +336,7 @@ bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
   slot* s = e.first_recv;
   while (s != nullptr && !s->orphan) s = s->next;
   if (s == nullptr) return false;
+  CORDMA_ASSERT(s->op == nullptr && s->endpoint == &e);
   op.lease_ = std::move(s->lease);
   s->orphan = false;
   s->op = &op;
@@ -311,6 +348,9 @@ bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
 
 void worker_core::drop_first_kept(endpoint_core& e) noexcept {
   slot& s = *e.first_kept;
+  CORDMA_ASSERT_OP(e.orphans, >, 0U);
+  CORDMA_ASSERT(s.endpoint == &e && s.op == nullptr);
+  CORDMA_ASSERT(s.orphan && s.arrived);
   e.first_kept = s.next;
   if (e.first_kept == nullptr) e.kept_end = &e.first_kept;
   --e.orphans;
@@ -322,6 +362,8 @@ void worker_core::drop_first_kept(endpoint_core& e) noexcept {
 // It is no longer in the list of posted receives.
 void worker_core::orphan_done(slot& s, const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
+  CORDMA_ASSERT_OP(e.orphans, >, 0U);
+  CORDMA_ASSERT(s.op == nullptr && !s.arrived);
   // Where the Endpoint is gone nobody takes what arrives.
   if (c.status != transport::wc_status::success || e.handle_gone) {
     --e.orphans;
@@ -340,18 +382,22 @@ void worker_core::orphan_done(slot& s, const completion& c) noexcept {
 
 void worker_core::not_first_recv(endpoint_core& e, const slot& s) noexcept {
   slot* before = e.first_recv;
-  while (before->next != &s) before = before->next;
+  while (before != nullptr && before->next != &s) before = before->next;
+  CORDMA_ASSERT(before != nullptr);
   before->next = s.next;
   if (s.next == nullptr) e.recvs_end = &before->next;
 }
 
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
+  CORDMA_ASSERT(e->worker == this);
+  CORDMA_ASSERT(e->connector == nullptr);
   e->handle_gone = true;
   if (e->shared != nullptr) e->shared->forget();
   if (e->peer != nullptr) e->peer->on_handle_gone();
   while (e->first_kept != nullptr) drop_first_kept(*e);
   if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
   e->end({errc::not_connected, "the Endpoint was destroyed"});
+  CORDMA_ASSERT_OP(e->state, ==, endpoint_state::closed);
   if (e->inflight() == 0) {
     e->drop_pair();
     return;
@@ -370,6 +416,7 @@ std::size_t worker_core::in_flight() noexcept {
 
 void worker_core::sweep_graveyard() noexcept {
   graveyard_.for_each([](endpoint_core& e) {
+    CORDMA_ASSERT(e.handle_gone);
     if (e.inflight() == 0) delete &e;
   });
 }
@@ -377,10 +424,12 @@ void worker_core::sweep_graveyard() noexcept {
 void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexcept {
   using type = transport::cm_event::type;
   if (event.what == type::connect_request) {
+    CORDMA_ASSERT(event.from != nullptr && event.from->user != nullptr);
     static_cast<request_acceptor*>(event.from->user)->on_request(std::move(event));
     return;
   }
   if (event.what == type::listener_ended) {
+    CORDMA_ASSERT(event.from != nullptr && event.from->user != nullptr);
     static_cast<request_acceptor*>(event.from->user)->lose(via, event.why);
     return;
   }
@@ -389,10 +438,14 @@ void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexc
     return;
   }
   if (event.what == type::receives_low) {
+    CORDMA_ASSERT(event.queue != nullptr && event.queue->user != nullptr);
     static_cast<completion_sink*>(event.queue->user)->on_low();
     return;
   }
+  CORDMA_ASSERT(event.pair != nullptr && event.pair->user != nullptr);
   auto* const e = static_cast<endpoint_core*>(event.pair->user);
+  CORDMA_ASSERT(e->pair.get() == event.pair);
+  CORDMA_ASSERT(e->via == &via);
   if (event.what == type::last_receive) {
     if (e->shared != nullptr) e->shared->on_last();
     return;

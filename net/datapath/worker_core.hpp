@@ -89,7 +89,10 @@ class worker_core {
   // thousands of endpoints are never all busy. Beyond, room is had when it is used. Throws std::bad_alloc.
   // unreserve() gives the room back.
   void reserve(std::uint32_t slots);
-  void unreserve(std::uint32_t slots) noexcept { reserved_slots_ -= slots; }
+  void unreserve(std::uint32_t slots) noexcept {
+    CORDMA_ASSERT_OP(reserved_slots_, >=, slots);
+    reserved_slots_ -= slots;
+  }
   void add(request_acceptor& l);
   void remove(const request_acceptor& l) noexcept;
   void add(completion_sink& s);
@@ -181,6 +184,12 @@ class worker_core {
   device_event_queue device_events_;
   bool left_to_parent_ = false;
 };
+
+// Each id says whose it is, and gives back what it was made of.
+static_assert(id_type_sink != id_type_request);
+static_assert(type_of(sink_id(generation_mask, UINT32_MAX)) == id_type_sink);
+static_assert(generation_of(sink_id(generation_mask, 0)) == generation_mask);
+static_assert(index_of(sink_id(1, UINT32_MAX)) == UINT32_MAX);
 
 inline void worker_core::free_slot(slot& s) noexcept {
   s.op = nullptr;
