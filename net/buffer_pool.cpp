@@ -2,12 +2,15 @@
 
 #include <cordma/net/context.hpp>
 
+#include <bit>
 #include <string>
 
 namespace cordma {
 namespace {
 
 constexpr std::size_t alignment = 64;
+static_assert(std::has_single_bit(alignment));
+static_assert(detail::pool_core::closed != 0, "an empty list is not a closed one");
 
 }  // namespace
 
@@ -21,6 +24,7 @@ struct buffer_waiters {
     if (is_closed(pool)) return;
     std::uint32_t head = pool.returned_head.exchange(0, std::memory_order_seq_cst);
     while (head != 0) {
+      CORDMA_ASSERT_OP(head, <=, pool.count);
       const std::uint32_t index = std::exchange(head, pool.next[head - 1]) - 1;
       if (!hand_on(pool, index)) put_back(pool, index);
     }
@@ -45,6 +49,8 @@ struct buffer_waiters {
   }
   // Both sides seq_cst: either the other thread sees the alarm, or this one the buffer.
   static void set_alarm(detail::pool_core& pool) noexcept {
+    CORDMA_ASSERT(!pool.waiting.empty());
+    CORDMA_ASSERT_OP(pool.free_head, ==, 0U);  // or it would have been given
     // While it is set or rung, another thread may be reading whom to tell. Only this thread sets it.
     if (pool.alarm.load() == detail::pool_alarm::off) {
       pool.waiter_home = pool.waiting.front().home();
@@ -69,6 +75,8 @@ struct buffer_waiters {
       op.finish();
     }
     stand_down(pool);
+    CORDMA_ASSERT_OP(pool.available, <=, pool.count);
+    CORDMA_ASSERT(!is_closed(pool));
     // Counted before anybody can see that it closed, and release what he holds.
     pool.references.fetch_add(pool.count - pool.available, std::memory_order_relaxed);
     std::uint32_t head =
@@ -92,7 +100,9 @@ pool_bell::pool_bell(pool_core& rung_for) noexcept
       pool(rung_for) {}
 
 void release(pool_core& pool) noexcept {
-  if (pool.references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &pool;
+  const std::uint32_t before = pool.references.fetch_sub(1, std::memory_order_acq_rel);
+  CORDMA_ASSERT_OP(before, >, 0U);
+  if (before == 1) delete &pool;
 }
 
 void give_back(pool_core& pool, std::uint32_t index) noexcept {

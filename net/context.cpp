@@ -105,12 +105,15 @@ result<void> register_everywhere(detail::region_core& region) {
     const auto k = static_cast<std::size_t>(d->caps().transport);
     const result<transport::memory_keys> keys = d->register_memory(region.range);
     if (!keys) return keys.why();
+    CORDMA_ASSERT_OP(keys->lkey, !=, 0U);
+    CORDMA_ASSERT_OP(region.keys[k].lkey, ==, 0U);
     region.keys[k] = *keys;
   }
   // Whatever a further device cannot do, dead ones among them, is done without: nothing is read by it then.
   std::size_t place = transport::kind_count;
   for (const auto& d : region.context->rail_domains) {
     const result<transport::memory_keys> keys = d->register_memory(region.range);
+    CORDMA_ASSERT_OP(place, <, region.keys.size());
     if (keys) region.keys[place] = *keys;
     ++place;
   }

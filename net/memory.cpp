@@ -13,11 +13,14 @@ namespace cordma {
 namespace detail {
 
 void retain(region_core& region) noexcept {
-  region.references.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t before = region.references.fetch_add(1, std::memory_order_relaxed);
+  CORDMA_ASSERT_OP(before, >, 0U);
 }
 
 void release(region_core& region) noexcept {
-  if (region.references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &region;
+  const std::uint32_t before = region.references.fetch_sub(1, std::memory_order_acq_rel);
+  CORDMA_ASSERT_OP(before, >, 0U);
+  if (before == 1) delete &region;
 }
 
 void require_host(const region_core& region) noexcept {
@@ -27,6 +30,7 @@ void require_host(const region_core& region) noexcept {
 }
 
 region_core::~region_core() {
+  CORDMA_ASSERT_OP(references.load(std::memory_order_relaxed), <=, 1U);
   // In a child of fork() the registrations are the parent's.
   if (context != nullptr && !context->process.inherited()) {
     for (const auto& d : context->domains) {
@@ -40,6 +44,7 @@ region_core::~region_core() {
     }
   }
   if (owns_memory) {
+    CORDMA_ASSERT_OP(mapped_bytes, >=, range.addr != nullptr ? range.length : 0);
     ::munmap(range.addr, mapped_bytes);
     if (range.shared_fd >= 0) ::close(range.shared_fd);
   }
@@ -94,6 +99,8 @@ result<Slice> MemoryRegion::slice(std::size_t offset, std::size_t length) const 
   }
   return Slice(core_, data() + offset, length);
 }
+
+static_assert(RemoteMemory::blob_bytes == detail::blob::bytes);
 
 result<std::vector<std::byte>> MemoryRegion::export_blob() const {
   if (core_ == nullptr) return failure{errc::bad_state, "this MemoryRegion is empty"};

@@ -13,6 +13,9 @@ constexpr std::size_t crc_at = 28;
 constexpr std::array<std::byte, 4> sync_magic{std::byte{'C'}, std::byte{'R'}, std::byte{'S'},
                                               std::byte{'E'}};
 constexpr std::size_t sync_crc_at = 8;
+static_assert(crc_at + 4 <= 32 && crc_at > 24, "between the rights and the keys");
+static_assert(sync_crc_at + 4 <= 12 && sync_crc_at >= 8, "between the length and the immediate");
+static_assert(blob::bytes <= UINT16_MAX && sync_blob::bytes <= UINT16_MAX);
 
 template <class T>
 void put(std::byte* at, T value) noexcept {
@@ -37,6 +40,7 @@ constexpr auto crc_table = [] {
   }
   return t;
 }();
+static_assert(crc_table[1] == 0xF26B8303U && crc_table[255] == 0xAD7D5351U, "of RFC 3720");
 
 template <class Blob>
 std::uint32_t checksum(std::span<const std::byte> in, std::size_t crc) noexcept {
@@ -84,6 +88,8 @@ std::uint32_t crc32c(std::span<const std::byte> data) noexcept {
 }
 
 void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept {
+  // What decode() would refuse is not said.
+  CORDMA_ASSERT_OP(static_cast<unsigned>(b.rights) & ~unsigned{blob::rights_bits}, ==, 0U);
   std::fill(out.begin(), out.end(), std::byte{0});
   std::copy(magic.begin(), magic.end(), out.begin());
   put<std::uint16_t>(&out[4], blob::version);
@@ -96,6 +102,8 @@ void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept {
 }
 
 void encode(const sync_blob& b, std::span<std::byte, sync_blob::bytes> out) noexcept {
+  CORDMA_ASSERT_OP(b.word.length, ==, 8U);
+  CORDMA_ASSERT_OP(b.word.addr % 8, ==, 0U);
   std::fill(out.begin(), out.end(), std::byte{0});
   std::copy(sync_magic.begin(), sync_magic.end(), out.begin());
   put<std::uint16_t>(&out[4], sync_blob::version);

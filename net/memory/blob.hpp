@@ -38,6 +38,11 @@ struct blob {
   std::array<std::uint64_t, transport::kind_count> rkeys{};
 };
 static_assert(32 + 8 * transport::kind_count == blob::bytes);
+static_assert((blob::rights_bits & static_cast<unsigned>(transport::all_remote)) ==
+                  static_cast<unsigned>(transport::all_remote),
+              "what a peer may do is said to it");
+static_assert((blob::rights_bits & static_cast<unsigned>(transport::access::mw_bind)) == 0,
+              "what only the owner may do is not");
 
 void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept;
 // invalid_value or unsupported_version, with a sentence. Accepts nothing that encode() cannot write.
@@ -51,6 +56,7 @@ struct sync_blob {
   std::uint32_t imm = 0;
   bool notices = false;
 };
+static_assert(sync_blob::word_at % 8 == 0 && sync_blob::bytes == 88);
 
 void encode(const sync_blob& b, std::span<std::byte, sync_blob::bytes> out) noexcept;
 // As decode().

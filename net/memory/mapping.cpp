@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cinttypes>
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -45,6 +46,9 @@ struct mapping_query {
   static constexpr std::uint64_t covering_or_next = 0x10;
 };
 static_assert(sizeof(mapping_query) == 104);
+static_assert(offsetof(mapping_query, query_addr) == 16 && offsetof(mapping_query, flags) == 40);
+static_assert(offsetof(mapping_query, name_size) == 80 &&
+              offsetof(mapping_query, build_id_addr) == 96);
 constexpr unsigned long query_one = _IOWR('f', 17, mapping_query);
 
 enum class answer : std::uint8_t { found, none, unknown };
@@ -88,6 +92,7 @@ struct remainder {
   [[nodiscard]] failure not_mapped() const { return refused(good - start, "is not mapped"); }
   // `m` is the first mapping that ends behind `good`.
   [[nodiscard]] result<void> look_at(const mapping& m) {
+    CORDMA_ASSERT_OP(m.end, >, good);
     if (m.first > good) return not_mapped();
     if (!m.readable)
       return refused(good - start,

@@ -36,5 +36,7 @@ struct region_core {
 
   [[nodiscard]] bool of_device() const noexcept { return touched_in == nullptr; }
 };
+static_assert(transport::kind_count + most_rail_domains <= UINT8_MAX);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 }  // namespace cordma::detail
