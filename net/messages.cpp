@@ -70,6 +70,8 @@ message_send::~message_send() {
   if (entry_ == nowhere && offer_ == nowhere) return;
   peer_core& peer = peer_of(*endpoint_);
   const auto leave = [&](auto& place) {
+    CORDMA_ASSERT(place.op == this);
+    CORDMA_ASSERT_OP(place.pinned + count_, <=, place.pins.size());
     place.op = nullptr;
     for (std::uint16_t i = 0; i < count_; ++i) {
       retain(*slices_[i].region());
@@ -163,6 +165,8 @@ message_receive::message_receive(message_receive&& other) noexcept
 
 message_receive::~message_receive() {
   if (fetch_ == nullptr) return;
+  CORDMA_ASSERT(fetch_->op == this);
+  CORDMA_ASSERT(into_.region() != nullptr);
   retain(*into_.region());
   fetch_->keeps = MemoryRegion(into_.region());
   fetch_->op = nullptr;

@@ -22,11 +22,13 @@ void early_messages::send(message_send& op) noexcept {
 }
 
 void early_messages::hold(operation_base& call, const early_call& how) noexcept {
+  CORDMA_ASSERT(how_calls == nullptr || how_calls == &how);
   how_calls = &how;
   calls.push_back(call);
 }
 
 void early_messages::start_all() noexcept {
+  CORDMA_ASSERT(endpoint->peer != nullptr && endpoint->early == nullptr);
   while (!sends.empty()) peer_of(*endpoint).send(sends.pop_front());
   while (!calls.empty()) how_calls->start(calls.pop_front());
 }

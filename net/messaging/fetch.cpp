@@ -19,6 +19,8 @@ bool fetch::all_here() const noexcept {
 // Ends it, where nothing of it is in flight and there is no more to come.
 void fetch::settle() noexcept {
   if (reading || reads != 0 || (!broken && !all_here())) return;
+  CORDMA_ASSERT(linked());
+  CORDMA_ASSERT_OP(wanted, <=, from.total);
   peer_core& from_peer = *peer;
   message_receive* const done = std::exchange(op, nullptr);
   const bool truncated = wanted < from.total;
@@ -26,6 +28,7 @@ void fetch::settle() noexcept {
                                 : truncated ? offer_outcome::truncated
                                             : offer_outcome::taken;
   if (done != nullptr) {
+    CORDMA_ASSERT(done->fetch_ == this);
     done->fetch_ = nullptr;
     done->received_ = {.bytes = wanted, .tag = tag, .from = from_peer.handle()};
     if (broken) {
@@ -44,12 +47,18 @@ void fetch::settle() noexcept {
 
 // On one connection reads end in the order in which they were posted, and none after one that failed succeeds.
 void fetch::read_done(const frame_entry& e, const transport::completion& c) noexcept {
+  CORDMA_ASSERT_OP(e.piece, <, piece_count);
   fetch_piece& p = pieces[e.piece];
+  CORDMA_ASSERT_OP(p.reads, >, 0U);
+  CORDMA_ASSERT_OP(reads, >=, p.reads);
   --reads;
   --p.reads;
-  (e.over != nullptr ? e.over->under_way : peer->bytes_under_way) -= e.length;
+  std::uint64_t& under_way = e.over != nullptr ? e.over->under_way : peer->bytes_under_way;
+  CORDMA_ASSERT_OP(under_way, >=, e.length);
+  under_way -= e.length;
   if (c.status == wc_status::success) {
     p.begin += e.length;
+    CORDMA_ASSERT_OP(p.begin, <=, p.at);
     (e.over != nullptr ? e.over->bytes : peer->bytes_read) += e.length;
   } else if (e.over != nullptr) {
     p.again = e.over->failed = true;

@@ -18,6 +18,7 @@ struct peer_core;
 
 // Bytes of one read or write: devices take less at a time than messages may be long.
 inline constexpr std::uint64_t longest_request = 1U << 30;
+static_assert(longest_request <= UINT32_MAX, "a segment says its length in 32 bits");
 
 // What one rail reads of a message: its bytes from `begin` to `end` are not here yet.
 struct fetch_piece {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace cordma::detail {
 
@@ -34,5 +35,17 @@ struct frame_entry {
   open_offer* part_of = nullptr;
   std::array<region_core*, most_message_slices> pins{};
 };
+
+// What is written into an entry fits, and what fits is short enough for every peer.
+static_assert(frame_entry::bytes >= protocol::head_bytes + protocol::hello_bytes);
+static_assert(frame_entry::bytes >= protocol::head_bytes + protocol::want_bytes);
+static_assert(frame_entry::bytes >= protocol::head_bytes + protocol::longest_descriptor);
+static_assert(frame_entry::bytes >= protocol::head_bytes +
+                                        protocol::bytes_of_offer(most_message_slices, 1) +
+                                        most_am_header);
+static_assert(frame_entry::bytes <= protocol::least_eager_bytes);
+static_assert(most_message_slices <= protocol::most_parts, "an offer names each slice");
+static_assert(most_message_slices <= std::numeric_limits<decltype(frame_entry::pinned)>::max());
+static_assert(protocol::most_rails <= std::numeric_limits<decltype(frame_entry::piece)>::max());
 
 }  // namespace cordma::detail

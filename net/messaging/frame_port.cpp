@@ -21,6 +21,7 @@ constexpr std::uint32_t first_entries = 1024;  // more of them only when they ar
 frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
     : core(&of), worker(&at), via(&over), eager_bytes(of.options.eager_bytes) {
   if (eager_bytes == 0) eager_bytes = over.domain().caps().eager_bytes;
+  CORDMA_ASSERT_OP(eager_bytes, >=, protocol::least_eager_bytes);
   may_post = std::clamp(posted_bytes / eager_bytes, least_posted, most_posted);
   kind = static_cast<std::size_t>(over.domain().caps().transport);
   devices.push_back({.via = &over, .place = kind});
@@ -38,6 +39,7 @@ result<void> frame_port::make() {
       via->adapter().make_receive_queue(depth, 1);
   if (!made) return made.why();
   queue = std::move(*made);
+  CORDMA_ASSERT_OP(queue->depth(), >, 0U);
   queue->user = static_cast<completion_sink*>(this);
   worker->add(*this);
   grow_segments(spare_segments);
@@ -52,7 +54,10 @@ frame_port::~frame_port() {
     via->drop(queue);
     worker->remove(*this);
   }
-  peers.for_each([](peer_core& p) {
+  for (const frame_entry* const e : entries) CORDMA_ASSERT(e->what == frame_entry::use::free);
+  peers.for_each([this](peer_core& p) {
+    CORDMA_ASSERT(p.port == this);
+    CORDMA_ASSERT_OP(p.free_sends, ==, p.sends);
     p.unlink();
     p.on_port_gone();
   });
@@ -81,6 +86,8 @@ void frame_port::promise(std::uint32_t for_segments, std::uint32_t for_sends) {
 }
 
 void frame_port::unpromise(std::uint32_t for_segments, std::uint32_t for_sends) noexcept {
+  CORDMA_ASSERT_OP(promised_segments, >=, for_segments);
+  CORDMA_ASSERT_OP(promised_sends, >=, for_sends);
   promised_segments -= for_segments;
   promised_sends -= for_sends;
 }
@@ -90,6 +97,7 @@ void frame_port::grow_segments(std::uint32_t to) {
   const auto have = static_cast<std::uint32_t>(segments.size());
   if (to <= have) return;
   const std::uint32_t more = std::max({to - have, have, least_chunk});
+  CORDMA_ASSERT_OP(std::uint64_t{have} + more, <, is_send);
   const std::uint32_t each = eager_bytes;
   result<MemoryRegion> region =
       allocate(worker->shared_context(), std::size_t{more} * each, access::local_write);
@@ -107,6 +115,7 @@ void frame_port::grow_segments(std::uint32_t to) {
     s.next_free = std::exchange(free_segments, &s);
   }
   for (std::uint32_t i = 0; i < more; ++i) segments.push_back(&chunk[i]);
+  CORDMA_ASSERT_OP(segments.back()->index, ==, segments.size() - 1);
   segment_chunks.push_back(std::move(chunk));
   memory.push_back(std::move(*region));
 }
@@ -115,6 +124,7 @@ void frame_port::grow_entries(std::uint32_t to) {
   const auto have = static_cast<std::uint32_t>(entries.size());
   if (to <= have) return;
   const std::uint32_t more = std::max({to - have, have, least_chunk});
+  CORDMA_ASSERT_OP(std::uint64_t{have} + more, <, is_send);
   result<MemoryRegion> region = allocate(
       worker->shared_context(), std::size_t{more} * frame_entry::bytes, access::local_write);
   if (!region) throw std::bad_alloc();
@@ -130,6 +140,7 @@ void frame_port::grow_entries(std::uint32_t to) {
     e.next_free = std::exchange(free_entries, &e);
   }
   for (std::uint32_t i = 0; i < more; ++i) entries.push_back(&chunk[i]);
+  CORDMA_ASSERT_OP(entries.back()->index, ==, entries.size() - 1);
   entry_chunks.push_back(std::move(chunk));
   memory.push_back(std::move(*region));
 }
@@ -152,6 +163,7 @@ void frame_port::feed() noexcept {
 // are held. Without memory for more, peers wait until some are let go.
 void frame_port::grow_by_need() noexcept {
   const auto have = static_cast<std::uint32_t>(segments.size());
+  CORDMA_ASSERT_OP(posted, <=, have);
   if (have >= promised_segments + left + spare_segments) return;
   try {
     grow_segments(have + 1);
@@ -162,7 +174,10 @@ void frame_port::release(message_segment& s) noexcept {
   s.unlink();
   s.from = nullptr;
   s.taken = false;
-  if (std::exchange(s.left, false)) --left;
+  if (std::exchange(s.left, false)) {
+    CORDMA_ASSERT_OP(left, >, 0U);
+    --left;
+  }
   s.header_bytes = 0;
   s.waiting.reset();
   s.next_free = std::exchange(free_segments, &s);
@@ -260,6 +275,7 @@ void frame_port::flush(peer_core& peer, const rail_core* only) noexcept {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     frame_entry& e = *entries[i];
     if (e.what == frame_entry::use::free || e.peer != &peer) continue;
+    CORDMA_ASSERT_OP(peer.endpoint->frames_in_flight, >, 0U);
     if (only == nullptr || e.over == only) on_sent(e, flushed);
   }
 }

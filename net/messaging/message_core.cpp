@@ -150,11 +150,13 @@ fetch* message_core::take_fetch() noexcept {
     return all_fetches.back().get();
   }
   fetch* const f = free_fetches;
+  CORDMA_ASSERT(!f->linked() && f->op == nullptr);
   free_fetches = f->next_free;
   return f;
 }
 
 void message_core::release(fetch& f) noexcept {
+  CORDMA_ASSERT_OP(f.reads, ==, 0U);
   f.unlink();
   f.keeps = MemoryRegion();
   f.broken.reset();

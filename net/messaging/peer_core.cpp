@@ -16,6 +16,7 @@ using transport::wc_status;
 namespace {
 
 constexpr std::uint32_t most_offers = 64;  // announced by the peer, and not answered
+static_assert(most_offers <= protocol::most_offers, "more than a hello may say");
 constexpr std::uint32_t least_sends = 4;
 
 }  // namespace
@@ -31,11 +32,18 @@ peer_core::peer_core(endpoint_core& of, frame_port& over)
       sends(std::max(of.granted.send_depth / 2, std::min(least_sends, of.granted.send_depth - 1))),
       free_sends(sends),
       window(static_cast<std::uint16_t>(over.core->options.credits)) {
+  CORDMA_ASSERT_OP(sends, >, 0U);
+  CORDMA_ASSERT_OP(sends, <, of.granted.send_depth);  // the others are for operations
   over.promise(over.core->options.credits, sends);
   over.peers.push_back(*this);
 }
 
 peer_core::~peer_core() {
+  CORDMA_ASSERT_OP(free_sends, ==, sends);
+  CORDMA_ASSERT_OP(open_offers, ==, 0U);
+  CORDMA_ASSERT_OP(bytes_under_way, ==, 0U);
+  CORDMA_ASSERT(waiting.empty() && sending.empty() && fetches.empty());
+  CORDMA_ASSERT(requests == nullptr);
   if (port != nullptr) port->unpromise(port->core->options.credits, sends);
 }
 
@@ -255,6 +263,7 @@ void peer_core::say_control() noexcept {
   if (rails_said != rails.size()) [[unlikely]]
     say_rails();
   while (!dones.empty() && has_place()) {
+    CORDMA_ASSERT_OP(announced, >=, dones.size());
     --announced;
     const protocol::done_word word = dones.front();
     dones.erase(dones.begin());
@@ -334,6 +343,9 @@ void peer_core::on_hello(const message_segment& s) noexcept {
   theirs = *said;
   credits.emplace(static_cast<std::uint16_t>(said->credits));
   agreed = protocol::agree(own_hello(), *said);
+  CORDMA_ASSERT_OP(agreed.rails, <=, protocol::most_rails);
+  CORDMA_ASSERT_OP(agreed.devices, <=, protocol::most_devices);
+  CORDMA_ASSERT_OP(agreed.devices, <=, port->devices.size());
   if (agreed.rails > 1) make_rails();
 }
 
@@ -403,6 +415,7 @@ result<void> peer_core::on_announced(message_segment& s) {
   } catch (const std::bad_alloc&) {
     return errc::no_memory;
   }
+  CORDMA_ASSERT_OP(dones.capacity(), >, announced);
   ++announced;
   s.what = *what;
   return {};
@@ -468,6 +481,7 @@ void peer_core::on_end() noexcept {
 void peer_core::on_handle_gone() noexcept {
   sender = endpoint;
   held.for_each([this](message_segment& s) {
+    CORDMA_ASSERT(s.from == this);
     s.unlink();
     s.from = nullptr;
     if (s.waiting) return port->release(s);

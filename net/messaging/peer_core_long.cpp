@@ -14,7 +14,8 @@ using transport::wc_status;
 
 namespace {
 
-constexpr std::uint32_t offer_index = 1023;  // bits of an offer's number; the others count
+constexpr unsigned index_bits = 10;  // of an offer's number; the others count
+constexpr std::uint32_t offer_index = (1U << index_bits) - 1;
 static_assert(protocol::most_offers <= offer_index + 1);
 
 // Of so many devices at most: an offer goes in one entry, behind a head and the header of its message.
@@ -56,9 +57,12 @@ open_offer* peer_core::take_offer(message_send& op) noexcept {
     }
     free = offers.end() - 1;
   }
+  CORDMA_ASSERT_OP(open_offers, <, theirs->offers);
+  CORDMA_ASSERT_OP(free - offers.begin(), <=, offer_index);
   open_offer& o = **free;
+  CORDMA_ASSERT_OP(o.in_flight, ==, 0U);
   o = open_offer{};
-  o.number = next_offer++ << 10 | static_cast<std::uint32_t>(free - offers.begin());
+  o.number = next_offer++ << index_bits | static_cast<std::uint32_t>(free - offers.begin());
   o.open = true;
   o.op = &op;
   o.total = op.total_;
@@ -104,6 +108,7 @@ void peer_core::post_offer(message_send& op) noexcept {
     std::memcpy(entry.data + in_entry, op.header_.data(), op.header_.size());
     in_entry += op.header_.size();
   }
+  CORDMA_ASSERT_OP(in_entry, <=, frame_entry::bytes);
   const frame_kind kind =
       op.eager_ == frame_kind::tag_eager ? frame_kind::tag_ready : frame_kind::am_ready;
   const auto body = static_cast<std::uint32_t>(in_entry - protocol::head_bytes);
@@ -125,6 +130,8 @@ void peer_core::on_want(std::uint32_t number, const protocol::want& want) noexce
 // What is wanted of it, as far as there is room.
 void peer_core::send_on(open_offer& o) noexcept {
   const bool written = o.wanted.rkey != 0;
+  CORDMA_ASSERT_OP(o.sent, <=, o.wanted.bytes);
+  CORDMA_ASSERT_OP(o.wanted.bytes, <=, o.total);
   while (o.sent != o.wanted.bytes && has_place()) {
     frame_entry& entry = port->take_entry(*this, frame_entry::use::part);
     entry.part_of = &o;
@@ -166,6 +173,7 @@ void peer_core::post_write(frame_entry& entry, std::span<const Slice> from, std:
 
 // A piece of it is no longer in flight.
 void peer_core::part_sent(open_offer& o) noexcept {
+  CORDMA_ASSERT_OP(o.in_flight, >, 0U);
   --o.in_flight;
   end_offer(o);
 }
@@ -173,6 +181,9 @@ void peer_core::part_sent(open_offer& o) noexcept {
 // With the peer's answer, or the connection; its memory is in use until nothing of it is in flight.
 void peer_core::end_offer(open_offer& o) noexcept {
   if (o.in_flight != 0 || (!o.answer && !o.cut)) return;
+  CORDMA_ASSERT(o.open && !o.linked());
+  CORDMA_ASSERT_OP(open_offers, >, 0U);
+  CORDMA_ASSERT_OP(o.pinned, <=, o.pins.size());
   o.open = false;
   --open_offers;
   for (std::uint8_t i = 0; i < o.pinned; ++i) release(*o.pins[i]);
@@ -210,6 +221,8 @@ void peer_core::cut_offers() noexcept {
 // ---- wanted ----
 
 void peer_core::say_done(std::uint32_t offer, offer_outcome outcome) noexcept {
+  CORDMA_ASSERT_OP(dones.size(), <, announced);
+  CORDMA_ASSERT_OP(dones.size(), <, dones.capacity());
   dones.push_back({.offer = offer, .outcome = outcome});
   pump();
 }
@@ -225,6 +238,8 @@ void peer_core::start_fetch(message_segment& s, message_receive& op) noexcept {
     say_done(s.what.number, offer_outcome::failed);
     return op.fail(errc::no_memory);
   }
+  CORDMA_ASSERT(!f->linked() && op.fetch_ == nullptr);
+  CORDMA_ASSERT_OP(f->reads, ==, 0U);
   f->peer = this;
   f->op = &op;
   f->from = s.what;
@@ -260,6 +275,8 @@ void peer_core::go_on(fetch& f) noexcept {
 
 // Asks for more of it when half of what may be on its way has come.
 void peer_core::ask_on(fetch& f) noexcept {
+  CORDMA_ASSERT_OP(f.got, <=, f.asked);
+  CORDMA_ASSERT_OP(f.asked, <=, f.wanted);
   const bool written = f.way == fetch::by::writes;
   const std::uint64_t ahead =
       written ? f.wanted : parts_ahead * (port->eager_bytes - protocol::head_bytes);
@@ -288,6 +305,7 @@ void peer_core::on_part(std::uint32_t number, std::span<const std::byte> bytes) 
   if (f == nullptr || bytes.empty() || f->asked - f->got < bytes.size()) {
     return fail(breach("bytes of a message that nobody asked for"));
   }
+  CORDMA_ASSERT_OP(f->got + bytes.size(), <=, f->into.size());
   std::memcpy(f->into.data() + f->got, bytes.data(), bytes.size());
   f->got += bytes.size();
   go_on(*f);

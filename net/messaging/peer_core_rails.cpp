@@ -45,6 +45,8 @@ void peer_core::on_pair_gone() noexcept {
     if (r->link != nullptr) r->link->pair.reset();
   }
   if (endpoint->frames_in_flight != 0) port->flush(*this);
+  CORDMA_ASSERT_OP(endpoint->frames_in_flight, ==, 0U);
+  CORDMA_ASSERT_OP(free_sends, ==, sends);
 }
 
 void peer_core::describe(std::vector<transport::property>& out) const {
@@ -102,6 +104,7 @@ void peer_core::plan(fetch& f) noexcept {
     }
   }
   const std::size_t count = rails.size() + 1;
+  CORDMA_ASSERT_OP(count, <=, protocol::most_rails);
   std::array<protocol::rail_state, protocol::most_rails> states;
   std::array<std::uint64_t, protocol::most_devices> users{};
   const auto device_of = [this](std::size_t n) { return n == 0 ? 0 : rail(n)->device; };
@@ -115,14 +118,20 @@ void peer_core::plan(fetch& f) noexcept {
     states[n].under_way = n == 0 ? bytes_under_way : rail(n)->under_way;
   }
   const protocol::rail_split made = protocol::split(f.wanted, std::span(states).first(count));
+  CORDMA_ASSERT_OP(made.parts, <=, f.pieces.size());
   f.piece_count = static_cast<std::uint8_t>(made.parts);
+  std::uint64_t planned = 0;
   for (std::size_t i = 0; i < made.parts; ++i) {
     const protocol::rail_part& part = made.part[i];
+    CORDMA_ASSERT_OP(part.offset, ==, planned);
+    CORDMA_ASSERT_OP(part.rail, <, count);
+    planned += part.bytes;
     f.pieces[i] = {.begin = part.offset,
                    .at = part.offset,
                    .end = part.offset + part.bytes,
                    .rail = static_cast<std::uint8_t>(part.rail)};
   }
+  CORDMA_ASSERT_OP(planned, ==, f.wanted);
 }
 
 void peer_core::read_on(fetch& f) noexcept {
@@ -157,8 +166,10 @@ void peer_core::post_read(fetch& f, std::uint8_t index) noexcept {
   std::uint64_t in_part = p.at;
   const protocol::offer_part* part = f.from.part.data();
   for (; in_part >= part->bytes; ++part) in_part -= part->bytes;
+  CORDMA_ASSERT_OP(part - f.from.part.data(), <, f.from.parts);
   const std::uint64_t n =
       std::min({part->bytes - in_part, p.end - p.at, longest_request, by.caps->max_message});
+  CORDMA_ASSERT_OP(n, >, 0U);
   const transport::segment into{f.into.data() + p.at, static_cast<std::uint32_t>(n),
                                 f.into.region()->keys[port->devices[device].place].lkey};
   frame_entry& entry = port->take_entry(*this, frame_entry::use::read, over);

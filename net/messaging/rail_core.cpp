@@ -11,6 +11,8 @@ using transport::wc_status;
 
 rail_core::rail_core(peer_core& of, std::uint32_t number) noexcept
     : peer(&of), device(number % of.agreed.devices) {
+  CORDMA_ASSERT_OP(number, <, of.agreed.rails);
+  CORDMA_ASSERT_OP(device, <, of.port->devices.size());
   try {
     const result<void> made = make(of.endpoint->pair->actual());
     if (made) return;
@@ -41,6 +43,7 @@ result<void> rail_core::make(const transport::queue_pair_options& like) {
   link = std::make_unique<endpoint_core>();
   link->frame_sends = (*pair)->actual().send_depth;
   link->adopt(*port.worker, std::move(*pair), via);
+  CORDMA_ASSERT_OP(link->granted.send_depth, ==, 0U);  // all of them are for reads
   // No user has it: it takes none of their places.
   --port.worker->endpoint_count;
   link->counted = false;
@@ -53,6 +56,8 @@ result<void> rail_core::make(const transport::queue_pair_options& like) {
 }
 
 rail_core::~rail_core() {
+  CORDMA_ASSERT_OP(under_way, ==, 0U);
+  CORDMA_ASSERT(free_sends == 0 || free_sends == sends);
   if (free_sends != 0 && peer->port != nullptr) peer->port->unpromise(0, sends);
 }
 
@@ -90,6 +95,7 @@ void rail_core::on_end() noexcept { peer->pump(); }
 
 void rail_core::on_pair_gone() noexcept {
   if (free_sends != sends && peer->port != nullptr) peer->port->flush(*peer, this);
+  CORDMA_ASSERT_OP(free_sends, ==, sends);
 }
 
 }  // namespace cordma::detail
