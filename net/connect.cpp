@@ -81,6 +81,7 @@ connect_operation::~connect_operation() { drop_endpoint(); }
 
 void connect_operation::drop_endpoint() noexcept {
   if (endpoint_ == nullptr) return;
+  CORDMA_ASSERT(endpoint_->connector == this || endpoint_->connector == nullptr);
   endpoint_->connector = nullptr;
   if (endpoint_->worker != nullptr) {
     endpoint_->worker->enter_to_destroy();
@@ -196,6 +197,8 @@ cordma::result<endpoint_options> connect_operation::options_on(detail::adapter_p
 
 void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
                               detail::adapter_poller& via) {
+  CORDMA_ASSERT(endpoint_ == nullptr);
+  CORDMA_ASSERT_OP(state(), ==, phase::posted);
   endpoint_ = std::make_unique<detail::endpoint_core>();
   endpoint_->adopt(*worker_, std::move(pair), via);
   endpoint_->connector = this;
@@ -209,6 +212,8 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
 }
 
 void connect_operation::do_accept() {
+  CORDMA_ASSERT(request_->taken && !request_->answered);
+  CORDMA_ASSERT(request_->anchor->worker == worker_ && request_->via != nullptr);
   detail::adapter_poller& via = *request_->via;
   const transport::capabilities& caps = via.domain().caps();
   if (private_data_.size() > caps.max_accept_data) {
@@ -246,11 +251,13 @@ void connect_operation::do_accept() {
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
 
 void connect_operation::on_worker_gone() noexcept {
+  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector == this);
   endpoint_->connector = nullptr;
   fail({errc::shutdown, "the Worker was destroyed"});
 }
 
 void connect_operation::on_established() noexcept {
+  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector == nullptr);
   if (for_ != nullptr && endpoint_->peer != nullptr) detail::peer_of(*endpoint_).sender = for_;
   finish();
 }
@@ -264,6 +271,8 @@ failure connect_operation::after_tried(failure why) const noexcept {
 }
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
+  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector == nullptr);
+  CORDMA_ASSERT_OP(event.why.code(), !=, errc::ok);
   rejection_ = std::move(event.data);
   if (request_ != nullptr || !goes_on_after(event.why.code())) {
     drop_endpoint();

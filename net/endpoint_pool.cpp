@@ -20,7 +20,11 @@ class EndpointPool::asking {
   asking(const asking&) = delete;
   asking& operator=(const asking&) = delete;
   ~asking() {
-    if (--line_->askers == 0 && line_->waits) --pool_.waiting_;
+    CORDMA_ASSERT_OP(line_->askers, >, 0U);
+    if (--line_->askers == 0 && line_->waits) {
+      CORDMA_ASSERT_OP(pool_.waiting_, >, 0U);
+      --pool_.waiting_;
+    }
     pool_.returned(line_);
   }
 
@@ -37,6 +41,7 @@ EndpointPool::Loan::Loan(EndpointPool& pool, std::shared_ptr<line> of) noexcept
 
 EndpointPool::Loan::~Loan() {
   if (pool_ == nullptr) return;
+  CORDMA_ASSERT_OP(line_->loans, >, 0U);
   --line_->loans;
   pool_->returned(line_);
 }
@@ -115,7 +120,10 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
   make_room();
   const result<void> mine = co_await places_.acquire().result();
   l->waits = false;
-  if (l->askers != 0) --waiting_;
+  if (l->askers != 0) {
+    CORDMA_ASSERT_OP(waiting_, >, 0U);
+    --waiting_;
+  }
   if (!mine) {
     l->why = mine.why();
     forget(*l);
@@ -123,6 +131,7 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
     co_return;
   }
   ++busy_;
+  CORDMA_ASSERT_OP(busy_ + closing_, <=, options_.most);
   if (l->askers == 0) {  // all have given up
     forget(*l);
     drop(*l);
@@ -168,6 +177,9 @@ void EndpointPool::make_room() noexcept {
 
 void EndpointPool::evict(line& l) noexcept {
   const auto found = lines_.find(l.to);
+  CORDMA_ASSERT(found != lines_.end() && found->second.get() == &l);
+  CORDMA_ASSERT_OP(l.loans + l.askers, ==, 0U);
+  CORDMA_ASSERT_OP(busy_, >, 0U);
   std::shared_ptr<line> going = std::move(found->second);
   lines_.erase(found);
   l.unlink();
@@ -188,11 +200,13 @@ task<void> EndpointPool::close_gently(std::shared_ptr<line> l) {
     ++counters_.aborts;
   }
   release(*l);
+  CORDMA_ASSERT_OP(closing_, >, 0U);
   --closing_;
   changed_.set();
 }
 
 void EndpointPool::drop(line& l) noexcept {
+  CORDMA_ASSERT_OP(busy_, >, 0U);
   --busy_;
   release(l);
 }

@@ -19,6 +19,7 @@ namespace {
 // On the socket: the length, 4 bytes, the lowest first; then the bytes.
 using length_field = std::array<std::byte, 4>;
 static_assert(max_exchanged <= UINT32_MAX);
+static_assert(sizeof(length_field) == sizeof(std::uint32_t));
 
 failure too_long(const char* what) {
   return {errc::invalid_value,

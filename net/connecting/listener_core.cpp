@@ -24,6 +24,7 @@ result<void> pending_request::reject(std::span<const std::byte> private_data) {
                                             "carries " +
                                             std::to_string(most)};
   }
+  CORDMA_ASSERT(via != nullptr);
   answered = true;
   return via->adapter().reject(id, private_data);
 }
@@ -35,6 +36,7 @@ pending_request::~pending_request() {
 
 result<void> listener_core::open(worker_core& w, const transport::address& where,
                                  const listen_options& options) {
+  CORDMA_ASSERT(worker == nullptr && listeners.empty());
   worker = &w;
   home = &w.home();
   bound = where;
@@ -65,6 +67,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
     opened = open_all(order);
   }
   if (!options.transport) missing.insert(missing.end(), w.missing.begin(), w.missing.end());
+  CORDMA_ASSERT(!opened || !listeners.empty());
   if (opened) w.add(*this);
   return opened;
 }
@@ -76,6 +79,8 @@ result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) 
     const transport::kind k = a->domain().caps().transport;
     result<std::unique_ptr<transport::listener>> l = a->adapter().listen_as(bound, how);
     if (l) {
+      CORDMA_ASSERT((*l)->user == nullptr);
+      CORDMA_ASSERT(bound.port == 0 || bound.port == (*l)->bound().port);
       bound.port = (*l)->bound().port;
       (*l)->user = static_cast<request_acceptor*>(this);
       listeners.emplace_back(a, std::move(*l));
@@ -95,6 +100,8 @@ result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) 
     if (l.code() != errc::unreachable) missing.emplace_back(k, l.why());
     if (!first || first->code() == errc::unreachable) first = l.why();
   }
+  CORDMA_ASSERT_OP(listeners.size(), <=, order.size());
+  CORDMA_ASSERT(!listeners.empty() || first);
   if (listeners.empty()) return *first;
   return {};
 }
@@ -103,6 +110,7 @@ void listener_core::on_request(transport::cm_event event) noexcept {
   const auto from = std::find_if(listeners.begin(), listeners.end(),
                                  [&](const auto& l) { return l.second.get() == event.from; });
   CORDMA_ASSERT(from != listeners.end());
+  CORDMA_ASSERT(!closed && worker != nullptr);
   try {
     take_in(*from->first, std::move(event));
   } catch (const std::bad_alloc&) {
@@ -125,6 +133,7 @@ void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
     pending.emplace_back(std::move(request));
     return;
   }
+  CORDMA_ASSERT(pending.empty());
   next_operation& op = waiting.pop_front();
   op.request_ = ConnectionRequest(std::move(request));
   op.finish();
@@ -132,6 +141,7 @@ void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
 
 void listener_core::lose(const adapter_poller& via, const failure& why) noexcept {
   const auto gone = std::erase_if(listeners, [&via](const auto& l) { return l.first == &via; });
+  CORDMA_ASSERT_OP(gone, <=, 1U);  // each transport listens once
   if (gone == 0 || !listeners.empty()) return;
   ended = why;
   fail_waiting(why);
@@ -173,6 +183,8 @@ void listener_core::leave_to_parent() noexcept {
 listener_core::~listener_core() {
   if (worker != nullptr) worker->enter_to_destroy();
   shut_down();
+  CORDMA_ASSERT(waiting.empty() && pending.empty());
+  CORDMA_ASSERT(listeners.empty() && worker == nullptr);
 }
 
 }  // namespace cordma::detail

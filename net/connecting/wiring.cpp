@@ -31,6 +31,8 @@ const transport::capabilities& of_the_unwired() noexcept {
 }
 
 void on_wired(endpoint_core& e) noexcept {
+  CORDMA_ASSERT(e.wiring != nullptr);
+  CORDMA_ASSERT(e.state == endpoint_state::connecting || e.state == endpoint_state::closing);
   const std::unique_ptr<connection_attempt> done = std::move(e.wiring);
   result<Endpoint> made = static_cast<connect_operation&>(*done).take_result();
   if (!made) {
@@ -53,6 +55,8 @@ void on_wired(endpoint_core& e) noexcept {
 
 void start_wiring(endpoint_core& e, worker_core& owner, const std::string& to,
                   const connect_options& options) {
+  CORDMA_ASSERT(e.worker == nullptr && e.pair == nullptr);
+  CORDMA_ASSERT_OP(e.state, ==, endpoint_state::connecting);
   e.worker = &owner;
   e.home = &owner.home();
   e.context = owner.shared_context();
