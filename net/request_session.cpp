@@ -32,6 +32,7 @@ class RequestSession::use {
   use& operator=(use&&) = delete;
   ~use() {
     if (over_ == nullptr) return;
+    CORDMA_ASSERT_OP(over_->users, >, 0U);
     if (--over_->users == 0 && over_ != of_->current_) of_->drop_unused();
   }
   [[nodiscard]] link& operator*() const noexcept { return *over_; }
@@ -170,6 +171,7 @@ task<RequestSession::use> RequestSession::connected(std::uint32_t again) {
     result<Endpoint> made = co_await connecting.result();
     if (made) {
       ++counters_.connects;
+      CORDMA_ASSERT(current_ == nullptr);
       links_.push_back(std::make_unique<link>());
       current_ = links_.back().get();
       current_->endpoint = std::move(*made);

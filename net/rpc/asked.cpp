@@ -43,6 +43,9 @@ failure to_failure(const request_header& h, std::uint64_t room) {
 }  // namespace
 
 void asked::launch(request_peer& to, request_call& by) noexcept {
+  CORDMA_ASSERT(peer == nullptr && op == nullptr && !outcome);
+  CORDMA_ASSERT(!request.busy() && !withdrawal.busy() && !reading);
+  CORDMA_ASSERT(by.asked_ == nullptr);
   peer = &to;
   op = &by;
   how = by.how_;
@@ -119,12 +122,14 @@ void asked::end_late() noexcept {
   if (request.busy()) keep(keeps_request, op->request_);
   room = {};
   request_call& ended = *std::exchange(op, nullptr);
+  CORDMA_ASSERT(ended.asked_ == this);
   ended.asked_ = nullptr;
   ended.fail(too_late());
   peer->close_if_due();
 }
 
 void asked::on_response(const request_header& h, ActiveMessage message) noexcept {
+  CORDMA_ASSERT(peer != nullptr && !answered);
   const auto refuse = [this](const char* what) { peer->fail(breach_of_requests(what)); };
   const bool written = (h.flags & protocol::response_flag::written) != 0;
   const bool along = h.outcome == request_outcome::ok && !written;
@@ -151,10 +156,13 @@ void asked::on_response(const request_header& h, ActiveMessage message) noexcept
   if (!along || op == nullptr) return settle();
   if (message.data().size() == message.size()) {
     ++count.responses_along;
+    CORDMA_ASSERT_OP(h.bytes, <=, room.size());
     if (h.bytes != 0) std::memcpy(room.data(), message.data().data(), h.bytes);
     return settle();
   }
   ++count.responses_read;
+  CORDMA_ASSERT(!answer && !reading);
+  CORDMA_ASSERT_OP(response.bytes, <=, room.size());
   answer.emplace(std::move(message));
   reading.emplace(answer->read(room.first(response.bytes)));
   reading->start();
@@ -193,6 +201,7 @@ void asked::withdraw() noexcept {
 }
 
 void asked::leave() noexcept {
+  CORDMA_ASSERT(op != nullptr && peer != nullptr);
   if (request.busy()) keep(keeps_request, op->request_);
   if (writable || reading) {
     keep(keeps_room, room);
@@ -223,6 +232,9 @@ void asked::settle() noexcept {
   if (op != nullptr) tell();
   if (withdrawal.busy() || peer == nullptr) return;
   request_peer& was = *peer;
+  CORDMA_ASSERT_OP(was.unanswered, >, 0U);
+  CORDMA_ASSERT_OP(was.bytes, >=, bytes);
+  CORDMA_ASSERT_OP(was.announced, >=, announced ? 1U : 0U);
   --was.unanswered;
   was.bytes -= bytes;
   was.announced -= announced ? 1 : 0;
@@ -232,6 +244,7 @@ void asked::settle() noexcept {
 
 void asked::tell() noexcept {
   request_call& ended = *std::exchange(op, nullptr);
+  CORDMA_ASSERT(ended.asked_ == this);
   ended.asked_ = nullptr;
   ended.response_ = response;
   ended.redirect_.swap(redirect);

@@ -50,6 +50,9 @@ bool held_request::wants_word() const noexcept {
 }
 
 void held_request::begin(request_peer& from, const request_header& h, ActiveMessage m) noexcept {
+  CORDMA_ASSERT(peer == nullptr && !running && !held);
+  CORDMA_ASSERT(!word.busy() && !writing && answerer == nullptr);
+  CORDMA_ASSERT(!deadline.pending() && !unwanted.is_set());
   peer = &from;
   head = h;
   head.address = {};
@@ -58,7 +61,7 @@ void held_request::begin(request_peer& from, const request_header& h, ActiveMess
   message.emplace(std::move(m));
   reading = word_due = held = false;
   running = true;
-  at = stage::open;
+  at = transport::checked_state(stage::open);
   why = errc::ok;
   until = never;
   from.held.push_back(*this);
@@ -90,6 +93,7 @@ void held_request::on_handler_threw() noexcept {
 }
 
 void held_request::on_handler_ended() noexcept {
+  CORDMA_ASSERT(running);
   running = false;
   if (at == stage::open && !wants_response()) {
     say(request_outcome::ok);
@@ -100,6 +104,7 @@ void held_request::on_handler_ended() noexcept {
 }
 
 void held_request::on_handle_gone() noexcept {
+  CORDMA_ASSERT(held);
   held = false;
   if (at == stage::open && wants_response() && !running) say(request_outcome::unanswered);
   release_if_done();
@@ -108,7 +113,7 @@ void held_request::on_handle_gone() noexcept {
 bool held_request::withdraw(errc because, request_outcome outcome_said) noexcept {
   if (at != stage::open) return false;
   say(outcome_said);
-  at = stage::unwanted;
+  at.become(stage::unwanted);
   why = because;
   unwanted.set();
   return true;
@@ -131,7 +136,7 @@ void held_request::release_if_done() noexcept {
 
 void held_request::say(request_outcome what, std::uint64_t bytes,
                        std::string_view address) noexcept {
-  at = stage::answered;
+  at.become(stage::answered);
   if (deadline.pending()) core->home->remove(deadline);
   drop_unread();
   if (!wants_word() || peer->below == nullptr) return;
@@ -173,13 +178,14 @@ void held_request::respond(request_answer& by) noexcept {
     return say(request_outcome::truncated, response.size());
   }
   by.set_phase(operation_base::phase::posted);
+  CORDMA_ASSERT(answerer == nullptr);
   by.held_ = this;
   answerer = &by;
   if (!by.redirect_.empty()) {
     say(request_outcome::redirected, 0, by.redirect_);
     return settle();
   }
-  at = stage::answering;
+  at.become(stage::answering);
   if (deadline.pending()) core->home->remove(deadline);
   drop_unread();
   response_size = response.size();
@@ -209,6 +215,9 @@ void held_request::write(const Slice& response) noexcept {
 // As much as one request may carry. What is posted behind the last write is behind it at the peer, too; where that
 // waits for a place in the queue, the word waits for it.
 void held_request::write_piece() noexcept {
+  CORDMA_ASSERT(!writing);
+  CORDMA_ASSERT_OP(unwritten.size(), >, 0U);
+  CORDMA_ASSERT_OP(response_size, <=, head.room_bytes);
   endpoint_core& e = peer->endpoint();
   std::array<std::uint64_t, transport::kind_count> keys{};
   keys[e.kind] = head.room_rkey;
@@ -267,7 +276,7 @@ void held_request::on_said() noexcept {
 
 void held_request::settle() noexcept {
   if (word.busy() || writing) return;
-  if (at == stage::answering) at = stage::answered;
+  if (at == stage::answering) at.become(stage::answered);
   tell_answerer();
   keeps = MemoryRegion();
   request_peer* const to = peer;
@@ -278,6 +287,7 @@ void held_request::settle() noexcept {
 void held_request::tell_answerer() noexcept {
   if (answerer == nullptr) return;
   request_answer& by = *std::exchange(answerer, nullptr);
+  CORDMA_ASSERT(by.held_ == this);
   by.held_ = nullptr;
   if (outcome && (outcome->code() == errc::flushed || outcome->code() == errc::not_connected)) {
     outcome = failure(errc::connection_reset, "the connection ended before the response");

@@ -6,6 +6,7 @@
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/requests.hpp>
 #include <cordma/net/rpc/outgoing_word.hpp>
+#include <cordma/net/transport/checked_state.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/reactor.hpp>
 
@@ -22,6 +23,16 @@ struct request_peer;
 struct held_request : list_node {
   // open: to be answered, or acknowledged, or of no answer; answering: a response is on its way.
   enum class stage : std::uint8_t { open, answering, answered, unwanted };
+  // Whether the right one may follow the left one. What nobody wants is answered all the same.
+  [[nodiscard]] friend constexpr bool operator>>(stage before, stage next) noexcept {
+    switch (before) {
+      case stage::open: return next == stage::answering || next == stage::answered;
+      case stage::answering: return next == stage::answered;
+      case stage::answered: return next == stage::unwanted;
+      case stage::unwanted: break;
+    }
+    return false;
+  }
 
   void begin(request_peer& from, const protocol::request_header& h, ActiveMessage m) noexcept;
   void respond(request_answer& by) noexcept;
@@ -64,7 +75,7 @@ struct held_request : list_node {
   bool reading = false;                  // or read
   bool running = false;
   bool held = false;
-  stage at = stage::open;
+  transport::checked_state<stage> at{stage::open};
   errc why = errc::ok;  // it is unwanted
   event unwanted;
   time_point until = never;

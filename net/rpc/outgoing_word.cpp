@@ -12,7 +12,9 @@ failure breach_of_requests(const char* what) {
 
 void outgoing_word::send(endpoint_core& to, const request_header& h, const Slice& data,
                          bool announced, void (*when_done)(void*) noexcept, void* with) noexcept {
+  CORDMA_ASSERT(!busy());
   const std::size_t n = protocol::bytes_of(h);
+  CORDMA_ASSERT_OP(n, <=, header.size());
   protocol::encode(h, header);
   told = when_done;
   context = with;
@@ -33,6 +35,7 @@ void outgoing_word::send(endpoint_core& to, const request_header& h, const Slice
 }
 
 result<void> outgoing_word::take() noexcept {
+  CORDMA_ASSERT(busy() && op->done());
   result<void> sent = op->take_result();
   op.reset();
   return sent;

@@ -24,6 +24,11 @@ struct outgoing_word {
   void (*told)(void* context) noexcept = nullptr;
   void* context = nullptr;
 };
+static_assert(protocol::longest_response <= most_am_header);
+static_assert(protocol::request_bytes <= protocol::longest_response, "the longest of all headers");
+static_assert(protocol::request_head_bytes <= protocol::response_bytes);
+static_assert(protocol::request_id_of_messages >= protocol::first_reserved_id);
+
 [[nodiscard]] failure breach_of_requests(const char* what);
 // Whether a message that ended so has reached the peer.
 [[nodiscard]] bool went_out(const result<void>& sent) noexcept;

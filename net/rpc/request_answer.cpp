@@ -34,6 +34,7 @@ request_answer::request_answer(request_answer&& other) noexcept
 
 request_answer::~request_answer() {
   if (state() != phase::posted) return;
+  CORDMA_ASSERT(held_->answerer == this);
   held_->answerer = nullptr;
   if (response_.region() == nullptr) return;
   retain(*response_.region());

@@ -40,7 +40,10 @@ request_call::request_call(request_call&& other) noexcept
       response_(other.response_),
       redirect_(std::move(other.redirect_)),
       failure_(std::move(other.failure_)) {
-  if (asked_ != nullptr) asked_->op = this;
+  if (asked_ != nullptr) {
+    CORDMA_ASSERT(asked_->op == &other);
+    asked_->op = this;
+  }
   if (!other.alarm_.pending()) return;
   const time_point when = other.alarm_.when();
   home()->remove(other.alarm_);
@@ -137,6 +140,7 @@ void request_call::go() noexcept {
 
 void request_call::do_cancel() noexcept {
   if (asked_ != nullptr) return asked_->withdraw();
+  CORDMA_ASSERT(linked());
   leave_queue();
   fail(errc::canceled);
 }
@@ -150,6 +154,7 @@ void request_call::leave_queue() noexcept {
 
 void request_call::on_deadline() noexcept {
   if (asked_ == nullptr) {
+    CORDMA_ASSERT(linked());
     leave_queue();
     return fail(too_late());
   }

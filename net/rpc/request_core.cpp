@@ -55,7 +55,9 @@ request_core::~request_core() {
   const failure gone{errc::shutdown, "its Requests are gone"};
   for (const auto& p : peers) {
     if (p->below != nullptr) p->fail(gone);
+    CORDMA_ASSERT(p->below == nullptr && p->waiting.empty());
   }
+  CORDMA_ASSERT(messages->requests == this);
   messages->requests = nullptr;
   messages->unwired.for_each([this](early_messages& e) { request_call::fail_early(e, *this); });
   // What is on its way goes while the memory it is from is there for sure: with the handlers theirs goes.
@@ -112,11 +114,13 @@ asked* request_core::take_asked() noexcept {
     return &made;
   }
   asked* const a = free_asked;
+  CORDMA_ASSERT_OP(a->index, <, all_asked.size());
   free_asked = a->next_free;
   return a;
 }
 
 void request_core::release(asked& a) noexcept {
+  CORDMA_ASSERT(a.op == nullptr && a.answered);
   a.unlink();
   a.peer = nullptr;
   ++a.generation;
@@ -143,6 +147,8 @@ held_request* request_core::take_held() noexcept {
 }
 
 void request_core::release(held_request& h) noexcept {
+  CORDMA_ASSERT(!h.running && !h.held && h.answerer == nullptr);
+  CORDMA_ASSERT_OP(h.at, !=, held_request::stage::open);
   h.unlink();
   h.peer = nullptr;
   h.message.reset();

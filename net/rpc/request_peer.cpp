@@ -118,6 +118,7 @@ void request_peer::on_unsent() noexcept {
 }
 
 void request_peer::on_end() noexcept {
+  CORDMA_ASSERT(below != nullptr && below->requests == this);
   const failure flushed = endpoint().flushed("call");
   failure reset = cut_off();
   reset.with_cause(endpoint().cause);
@@ -128,6 +129,7 @@ void request_peer::on_end() noexcept {
   held.for_each(
       [](held_request& h) { h.withdraw(errc::connection_reset, request_outcome::canceled); });
   calls.for_each([&reset](asked& a) { a.end(reset); });
+  CORDMA_ASSERT(waiting.empty());
 }
 
 void request_peer::on_message(ActiveMessage message) noexcept {
