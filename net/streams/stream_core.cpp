@@ -21,6 +21,8 @@ constexpr std::uint32_t most_notices = 4096;
 constexpr std::uint32_t most_sends = 32;
 // What is written is sent in pieces, so that the reader has something to do meanwhile.
 constexpr std::uint32_t pieces = 4;  // of a window
+static_assert(protocol::least_notices <= most_notices);
+static_assert(most_window <= UINT32_MAX && pieces <= most_sends);
 
 }  // namespace
 
@@ -47,6 +49,7 @@ stream_core::stream_core(const Context& c, Endpoint connected, const stream_opti
   for (incoming& in : receives) {
     in.core = this;
     in.room = next_room();
+    CORDMA_ASSERT_OP(in.room.size(), ==, room_bytes);
   }
   for (outgoing& out : sends) {
     out.core = this;
@@ -67,6 +70,7 @@ stream_core::~stream_core() {
   for (outgoing& out : sends) {
     stream_write_operation* const op = std::exchange(out.for_op, nullptr);
     if (op == nullptr) continue;
+    CORDMA_ASSERT_OP(op->under_way_, >, 0U);
     --op->under_way_;
     op->end(gone);
   }
@@ -177,6 +181,8 @@ void stream_core::on_hello(std::span<const std::byte> text) {
       context.allocate(std::min<std::uint64_t>(window, options.window_bytes));
   if (!room) return end(room.why());
   staged = std::move(*room);
+  CORDMA_ASSERT(!sender);
+  CORDMA_ASSERT_OP(staged_bytes, ==, 0U);
   peer_window = window;
   peer_ring = memory->all();
   peer_mapped.reserve(most_mapped);
@@ -198,6 +204,7 @@ void stream_core::out_of_memory() noexcept {
 // What is here can still be read.
 void stream_core::end(failure why) noexcept {
   if (ended) return;
+  CORDMA_ASSERT_OP(why.code(), !=, errc::ok);
   ended = std::move(why);
   cut_short = !writers.empty();
   while (!writers.empty()) writers.front().end(*ended);
@@ -219,6 +226,7 @@ void stream_core::consume(std::size_t bytes) noexcept {
 }
 
 void stream_core::read(stream_read_operation& op) noexcept {
+  CORDMA_ASSERT_OP(op.got_, ==, 0U);
   op.set_phase(operation_base::phase::queued);
   readers.push_back(op);
   serve_readers();
@@ -298,6 +306,7 @@ void stream_core::on_sent(outgoing& out) noexcept {
   changed.set();
   stream_write_operation* const op = std::exchange(out.for_op, nullptr);
   if (op != nullptr) {
+    CORDMA_ASSERT_OP(op->under_way_, >, 0U);
     --op->under_way_;
     if (!sent) {
       const failure* const cause = endpoint.first_cause();
@@ -312,6 +321,8 @@ void stream_core::on_sent(outgoing& out) noexcept {
 
 void stream_core::say(outgoing& out, word what, std::uint32_t number,
                       std::span<const std::byte> blob) noexcept {
+  CORDMA_ASSERT(!out.busy && out.for_op == nullptr);
+  CORDMA_ASSERT_OP(blob.size(), <=, RemoteMemory::blob_bytes);
   const std::span<std::byte> text(out.room.data(), word_bytes);
   std::ranges::fill(text, std::byte{0});
   const bool greeting = what == word::hello;
@@ -427,6 +438,7 @@ void stream_core::moved(const stream_write_operation& from, stream_write_operati
 void stream_core::left(const stream_write_operation& op) noexcept {
   for (outgoing& out : sends) {
     if (out.for_op != &op) continue;
+    CORDMA_ASSERT(out.busy && op.registered_.region() != nullptr);
     out.for_op = nullptr;
     retain(*op.registered_.region());
     out.keeps = MemoryRegion(op.registered_.region());
@@ -462,6 +474,7 @@ result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
 result<RemoteSlice> stream_core::mapped(std::uint32_t number, std::uint64_t offset,
                                         std::uint64_t bytes) const {
   if (std::optional<failure> why = why_not()) return std::move(*why);
+  CORDMA_ASSERT_OP(peer_mapped.size(), <=, most_mapped);
   if (number >= peer_mapped.size()) {
     return failure{errc::not_found,
                    "the peer has mapped no memory of number " + std::to_string(number)};
@@ -482,6 +495,7 @@ bool stream_core::drained() const noexcept {
 
 // A peer that has said its own end, and closed, has missed nothing but the word on this side's.
 std::optional<failure> stream_core::loss() const noexcept {
+  CORDMA_ASSERT_OP(there, <=, sender ? sender->sent() : 0);
   const failure* const cause = endpoint.first_cause();
   const bool peer_closed = end_heard && cause != nullptr && cause->code() == errc::not_connected;
   const bool all_there = !cut_short && sender && there == sender->sent();

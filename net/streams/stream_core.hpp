@@ -53,6 +53,10 @@ struct stream_core {
   static constexpr std::size_t room_bytes = 128;  // of a receive, and of a word that goes out
   static constexpr std::uint32_t version = 1;
   static constexpr std::size_t most_mapped = 16;
+  static_assert(word_bytes == 24 + 64 && RemoteMemory::blob_bytes == 64, "the layout above");
+  static_assert(word_bytes <= room_bytes);
+  static_assert(room_bytes % 64 == 0, "words that come and words that go share no cache line");
+  static_assert(static_cast<std::uint32_t>(word::mapped) == 4, "said by peers of other builds");
 
   struct incoming {
     stream_core* core = nullptr;
