@@ -21,6 +21,7 @@ task<void> receive_credits::take() {
     posted_ = copy_.as<std::uint64_t>()[0];
     if (posted_ == taken_) co_await sleep_for(options_.look_again);
   }
+  CORDMA_ASSERT_OP(taken_, !=, posted_);
   ++taken_;
 }
 

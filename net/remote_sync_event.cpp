@@ -15,6 +15,8 @@ using transport::service;
 
 namespace detail {
 
+static_assert(sync_blob::bytes == 88, "a peer of the same release reads it");
+
 struct remote_sync {
   remote_sync(const Context& c, const sync_blob& b)
       : context(c),
@@ -168,6 +170,8 @@ result<void> RemoteSyncEvent::start(Endpoint& over) {
   result<MemoryRegion> room = core_->context.allocate(2 * sizeof(std::uint64_t));
   if (!room) return room.why();
   core_->room = std::move(*room);
+  CORDMA_ASSERT_OP(core_->room.size(), >=, 2 * sizeof(std::uint64_t));
+  CORDMA_ASSERT_OP(core_->word.size(), ==, sizeof(std::uint64_t));
   core_->over = &over;
   return {};
 }

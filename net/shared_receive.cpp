@@ -23,6 +23,7 @@ shared_receive_core::shared_receive_core(Worker& worker, BufferPool& from)
 void shared_receive_core::deliver() noexcept {
   while (!waiting.empty() && !arrived.empty()) {
     arrival_operation& op = waiting.pop_front();
+    CORDMA_ASSERT_OP(op.state(), ==, operation_base::phase::queued);
     op.arrival_ = pop();
     op.finish();
   }

@@ -21,6 +21,8 @@ using transport::service;
 namespace {
 
 constexpr std::size_t counter_bytes = sizeof(std::uint64_t);
+static_assert(std::atomic_ref<std::uint64_t>::required_alignment <= counter_bytes);
+static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free, "peers change it as well");
 constexpr std::uint32_t most_receives = 16;  // posted by listen()
 constexpr auto between_looks = std::chrono::microseconds(50);
 
@@ -117,6 +119,7 @@ void sync_base::fail(failure why) noexcept {
 }
 
 void sync_base::resolve(std::uint64_t counter) noexcept {
+  CORDMA_ASSERT(state() == phase::queued || !linked());
   counter_ = counter;
   unlink();
   finish();
@@ -203,6 +206,7 @@ result<void> SyncEvent::prepare() {
     region_ = std::move(*own);
     counter_ = region_.as<std::uint64_t>().data();
   }
+  CORDMA_ASSERT_OP(reinterpret_cast<std::uintptr_t>(counter_) % counter_bytes, ==, 0U);
   if (options_.publisher != sync_location::remote) return {};
   for (const transport::capabilities& c : context_.transports()) {
     if (c.supports(service::rc, opcode::fetch_add) && !c.atomic_with_cpu) apart_ = c.transport;
@@ -218,6 +222,7 @@ result<void> SyncEvent::start(Worker& home) {
   }
   const result<void> ready = prepare();
   if (!ready) return ready;
+  CORDMA_ASSERT(home_ == nullptr && counter_ != nullptr);
   home_ = &at.home();
   phase_.store(phase::async);
   return {};
@@ -241,6 +246,7 @@ result<void> SyncEvent::stop() {
   while (!rising_.empty()) rising_.front().fail(why);
   while (!others_.empty()) others_.front().fail(why);
   while (!listeners_.empty()) listeners_.pop_front().end(why);
+  CORDMA_ASSERT(rising_.empty() && others_.empty());
   return {};
 }
 
@@ -261,6 +267,7 @@ result<std::vector<std::byte>> SyncEvent::export_remote() const {
                    "no transport of this Context has atomics, which a remote publisher needs"};
   }
   detail::sync_blob b;
+  CORDMA_ASSERT(counter_ != nullptr && region_.all().region() != nullptr);
   b.word.addr = reinterpret_cast<std::uintptr_t>(counter_);
   b.word.length = counter_bytes;
   b.word.rights = rights;

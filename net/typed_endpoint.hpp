@@ -98,6 +98,11 @@ class typed_endpoint {
   Endpoint any_;
 };
 
+static_assert(carries<transport::service::rc, transport::opcode::fetch_add>);
+static_assert(!carries<transport::service::uc, transport::opcode::fetch_add>);
+static_assert(!carries<transport::service::uc, transport::opcode::read>);
+static_assert(sizeof(typed_endpoint<transport::service::rc>) == sizeof(Endpoint));
+
 using rc_endpoint = typed_endpoint<transport::service::rc>;
 using uc_endpoint = typed_endpoint<transport::service::uc>;
 

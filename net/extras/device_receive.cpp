@@ -13,7 +13,11 @@ device_source::device_source(endpoint_core& of, device_receive& from) : queue(&f
   from.sources.push_back(*this);
 }
 
-device_source::~device_source() { forget(); }
+device_source::~device_source() {
+  forget();
+  CORDMA_ASSERT(endpoint == nullptr || queue == nullptr);
+  CORDMA_ASSERT(early.empty() || queue == nullptr);
+}
 
 void device_source::on_last() noexcept {
   last = true;
@@ -25,7 +29,10 @@ void device_source::on_last() noexcept {
 void device_source::forget() noexcept {
   end_notice.unlink();
   if (queue == nullptr) return;
-  if (endpoint != nullptr) --queue->attached_count;
+  if (endpoint != nullptr) {
+    CORDMA_ASSERT_OP(queue->attached_count, >, 0U);
+    --queue->attached_count;
+  }
   endpoint = nullptr;
   while (!early.empty()) queue->to_idle(static_cast<entry&>(early.pop_front()));
   queue->arrived.for_each([this](shared_entry& arrived) {
@@ -51,7 +58,9 @@ result<void> device_receive::make(adapter_poller& over) {
   result<std::unique_ptr<transport::receive_queue>> made =
       over.adapter().make_receive_queue(depth, 1);
   if (!made) return made.why();
+  CORDMA_ASSERT(device == nullptr && worker == nullptr);
   device = std::move(*made);
+  CORDMA_ASSERT_OP(device->depth(), >, 0U);
   via = &over;
   device->user = static_cast<completion_sink*>(this);
   kind = static_cast<std::size_t>(over.domain().caps().transport);
@@ -73,6 +82,7 @@ device_receive::~device_receive() {
   });
   if (worker == nullptr) return;
   worker->end_users_of(*device, gone);
+  CORDMA_ASSERT(sources.empty() && waiting.empty() && low_waiting.empty());
   via->drop(device);
   worker->remove(*this);
 }
@@ -82,14 +92,19 @@ void device_receive::on_worker_gone() noexcept {
   hunger.reset();
   if (device != nullptr) via->drop(device);
   for (std::uint32_t i = 0; i < pool->count(); ++i) {
-    if (!entries[i].linked()) to_idle(entries[i]);
+    if (entries[i].linked()) continue;
+    CORDMA_ASSERT_OP(posted, >, 0U);
+    --posted;
+    to_idle(entries[i]);
   }
-  posted = 0;
+  CORDMA_ASSERT_OP(posted, ==, 0U);
   end_low({errc::shutdown, "the Worker was destroyed"});
   sources.for_each([](device_source& source) { source.on_last(); });
 }
 
 void device_receive::on_joined(endpoint_core& endpoint) {
+  CORDMA_ASSERT(endpoint.shared == nullptr);
+  CORDMA_ASSERT_OP(endpoint.kind, ==, kind);
   endpoint.shared = std::make_unique<device_source>(endpoint, *this);
 }
 
@@ -110,6 +125,7 @@ result<void> device_receive::attach(Endpoint& endpoint) {
 }
 
 void device_receive::to_idle(entry& e) noexcept {
+  CORDMA_ASSERT(&e >= entries.get() && &e < entries.get() + pool->count());
   e.from = nullptr;
   e.buffer.reset();
   idle.push_back(e);
@@ -160,9 +176,13 @@ bool device_receive::on_completion(std::uint32_t index, const transport::complet
 }
 
 Arrival device_receive::pop() noexcept {
+  CORDMA_ASSERT(!arrived.empty());
   auto& e = static_cast<entry&>(arrived.pop_front());
   device_source& source = *e.from;
+  CORDMA_ASSERT(source.queue == this);
   if (!e.buffer) {
+    CORDMA_ASSERT(&e == &source.end_notice && source.endpoint != nullptr);
+    CORDMA_ASSERT_OP(attached_count, >, 0U);
     --attached_count;
     return {std::exchange(source.endpoint, nullptr), source.core->flushed("recv")};
   }

@@ -29,6 +29,8 @@ void endpoint_receive::wait_low(low_operation& op) noexcept {
 
 void endpoint_receive::post(entry& e) noexcept {
   source& s = *e.from;
+  CORDMA_ASSERT(!e.op && !e.message && !e.linked());
+  CORDMA_ASSERT_OP(s.posted, <, per_endpoint);
   if (s.ended) return;
   if (pool->available() == 0) {
     starve(e);
@@ -58,6 +60,7 @@ void endpoint_receive::feed() noexcept {
 void endpoint_receive::on_done(entry& e) noexcept {
   if (ending) return;
   source& s = *e.from;
+  CORDMA_ASSERT_OP(s.posted, >, 0U);
   --s.posted;
   result<Message> got = e.op->take_result();
   e.op.reset();
@@ -80,6 +83,8 @@ Arrival endpoint_receive::pop() noexcept {
   source& s = *e.from;
   Endpoint* const from = s.endpoint;
   if (!e.message) {
+    CORDMA_ASSERT(&e == &s.end_notice && s.ended);
+    CORDMA_ASSERT_OP(s.posted, ==, 0U);
     failure why = std::move(*s.ended);
     std::erase_if(sources, [&s](const auto& each) { return each.get() == &s; });
     return {from, std::move(why)};
