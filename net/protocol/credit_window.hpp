@@ -11,23 +11,28 @@ namespace cordma::protocol {
 
 // Receives on their way to be used, at most: far below 2^16, so that counts can be told apart.
 inline constexpr std::uint16_t most_credits = 4096;
+static_assert(most_credits < 1U << 15, "counts are compared modulo 65536");
 
 class send_credits {
  public:
   // REQUIRES initial in [1, most_credits]; what the peer's hello said.
   explicit send_credits(std::uint16_t initial) noexcept : window_(initial), given_(initial) {
-    CORDMA_REQUIRE(initial >= 1 && initial <= most_credits);
+    CORDMA_REQUIRE_OP(initial, >=, 1);
+    CORDMA_REQUIRE_OP(initial, <=, most_credits);
   }
   [[nodiscard]] std::uint16_t available() const noexcept {
     return static_cast<std::uint16_t>(given_ - sent_);
   }
   // REQUIRES available() != 0.
   void take() noexcept {
-    CORDMA_REQUIRE(available() != 0);
+    CORDMA_REQUIRE_OP(available(), !=, 0);
     ++sent_;
   }
   // One that was taken, and then not used. REQUIRES that there is one.
-  void put_back() noexcept { --sent_; }
+  void put_back() noexcept {
+    CORDMA_REQUIRE_OP(available(), <, window_);
+    --sent_;
+  }
   // What every frame of the peer says. False: more than it can have given, and nothing is changed.
   [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
     const auto more = static_cast<std::uint16_t>(total - given_);
@@ -48,7 +53,8 @@ class receive_window {
   // REQUIRES as send_credits, and that so many receives are there.
   explicit receive_window(std::uint16_t initial) noexcept
       : window_(initial), given_(initial), said_(initial) {
-    CORDMA_REQUIRE(initial >= 1 && initial <= most_credits);
+    CORDMA_REQUIRE_OP(initial, >=, 1);
+    CORDMA_REQUIRE_OP(initial, <=, most_credits);
   }
   // A message has come. False: one more than there were receives for.
   [[nodiscard]] bool take() noexcept {

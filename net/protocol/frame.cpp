@@ -78,8 +78,10 @@ result<done_word> done_of(std::uint64_t word) {
 }
 
 void encode(const offer& o, std::span<std::byte> out) noexcept {
-  CORDMA_REQUIRE(o.parts <= most_parts && out.size() >= bytes_of(o));
-  CORDMA_REQUIRE(o.keys != 0 && o.keys <= most_devices);
+  CORDMA_REQUIRE_OP(o.parts, <=, most_parts);
+  CORDMA_REQUIRE_OP(o.keys, >=, 1);
+  CORDMA_REQUIRE_OP(o.keys, <=, most_devices);
+  CORDMA_REQUIRE_OP(out.size(), >=, bytes_of(o));
   store(&out[0], o.total);
   store(&out[8], o.number);
   store(&out[12], o.parts);

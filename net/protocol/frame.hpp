@@ -43,6 +43,7 @@ inline constexpr frame_kind last_kind = frame_kind::rail;
 //        4  u32 bytes of the body
 //        8  u64 word
 inline constexpr std::size_t head_bytes = 16;
+static_assert(takes_credit(frame_kind::am_ready) && !takes_credit(frame_kind::hello));
 struct frame_head {
   frame_kind kind = frame_kind::given;
   std::uint16_t given = 0;
@@ -65,6 +66,8 @@ struct am_word {
 [[nodiscard]] constexpr am_word am_of(std::uint64_t word) noexcept {
   return {static_cast<std::uint16_t>(word), static_cast<std::uint16_t>(word >> 16)};
 }
+static_assert(am_of(to_word(am_word{.id = 0xFFFF, .header = 256})).id == 0xFFFF);
+static_assert(am_of(to_word(am_word{.id = 0xFFFF, .header = 256})).header == 256);
 
 // ---- done_word: number of the offer : 32, outcome : 8, zero : 24, from the low bit on ----
 enum class offer_outcome : std::uint8_t {

@@ -85,7 +85,8 @@ std::size_t soonest(std::uint64_t size, std::span<const weighed> ranked) noexcep
 }  // namespace
 
 rail_split split(std::uint64_t size, std::span<const rail_state> rails) noexcept {
-  CORDMA_REQUIRE(size != 0 && !rails.empty() && rails.size() <= most_rails);
+  CORDMA_REQUIRE_OP(size, !=, 0U);
+  CORDMA_REQUIRE_OP(rails.size() - 1, <, most_rails);
   const ranking all = rank(rails);
   for (std::size_t n = all.count; n > 1; --n) {
     const rail_split made = divide(size, std::span(all.place).first(n));

@@ -81,7 +81,8 @@ std::size_t bytes_of(const request_header& h) noexcept {
 }
 
 void encode(const request_header& h, std::span<std::byte> out) noexcept {
-  CORDMA_REQUIRE(out.size() >= bytes_of(h) && h.address.size() <= longest_redirect);
+  CORDMA_REQUIRE_OP(h.address.size(), <=, longest_redirect);
+  CORDMA_REQUIRE_OP(out.size(), >=, bytes_of(h));
   store(&out[0], request_version);
   store(&out[1], static_cast<std::uint8_t>(h.kind));
   store(&out[2], h.flags);

@@ -19,7 +19,8 @@ class stream_sender {
   // REQUIRES a window of at least 1 and at least least_notices: what the reader said at first.
   stream_sender(std::uint64_t window, std::uint32_t notices) noexcept
       : window_(window), notices_(notices), given_(notices) {
-    CORDMA_REQUIRE(window >= 1 && notices >= least_notices);
+    CORDMA_REQUIRE_OP(window, >=, 1U);
+    CORDMA_REQUIRE_OP(notices, >=, least_notices);
   }
   // Bytes that may be sent now.
   [[nodiscard]] std::uint64_t room() const noexcept {
@@ -32,7 +33,8 @@ class stream_sender {
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   // REQUIRES bytes in [1, room()].
   void send(std::uint64_t bytes) noexcept {
-    CORDMA_REQUIRE(bytes >= 1 && bytes <= room());
+    CORDMA_REQUIRE_OP(bytes, >=, 1U);
+    CORDMA_REQUIRE_OP(bytes, <=, room());
     sent_ += bytes;
     ++used_;
   }
@@ -63,7 +65,8 @@ class stream_reader {
  public:
   stream_reader(std::uint64_t window, std::uint32_t notices) noexcept
       : window_(window), notices_(notices), given_(notices), told_given_(notices) {
-    CORDMA_REQUIRE(window >= 1 && notices >= least_notices);
+    CORDMA_REQUIRE_OP(window, >=, 1U);
+    CORDMA_REQUIRE_OP(notices, >=, least_notices);
   }
   // Bytes that are here and not consumed.
   [[nodiscard]] std::uint64_t available() const noexcept { return arrived_ - consumed_; }
@@ -77,7 +80,7 @@ class stream_reader {
   }
   // REQUIRES bytes <= available().
   void consume(std::uint64_t bytes) noexcept {
-    CORDMA_REQUIRE(bytes <= available());
+    CORDMA_REQUIRE_OP(bytes, <=, available());
     consumed_ += bytes;
   }
   // A notice was taken, and its receive is there once more.
