@@ -4,6 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
+import check_density
 import coro_lint
 import include_directions
 import leftovers
@@ -220,6 +221,37 @@ class Sizes(unittest.TestCase):
     def test_a_long_class_is_no_function(self):
         body = "  void f() {\n  }\n" * 60
         self.assertEqual(planted(sizes.check, {"a.cpp": f"class A final {{\n{body}}};\n"}), [])
+
+
+class CheckDensity(unittest.TestCase):
+    BARE = "int one();\n" * 1000
+
+    def found(self, content):
+        return planted(check_density.check, content)
+
+    def test_a_room_with_too_few_checks(self):
+        few = "CORDMA_ASSERT(a);\nstatic_assert(b);\n" * 7
+        self.assertEqual(len(self.found({"net/rpc/asked.cpp": self.BARE + few})), 1)
+
+    def test_all_kinds_of_checks_count(self):
+        each = ("CORDMA_ASSERT(a);\nCORDMA_ASSERT_OP(a, <, b);\nCORDMA_REQUIRE(a);\n"
+                "CORDMA_REQUIRE_OP(a, <, b);\nstatic_assert(a);\n")
+        self.assertEqual(self.found({"net/rpc/asked.cpp": self.BARE, "net/rpc/asked.hpp": each * 4}), [])
+
+    def test_what_is_said_of_checks_does_not_count(self):
+        said = "// CORDMA_ASSERT(a)\nconst char* t = \"static_assert(b)\";\n" * 20
+        self.assertEqual(len(self.found({"net/rpc/asked.cpp": self.BARE + said})), 1)
+
+    def test_a_public_file_is_its_room_s(self):
+        checks = "static_assert(a);\n" * 30
+        self.assertEqual(self.found({"net/rpc/asked.cpp": self.BARE, "net/requests.hpp": checks}), [])
+        self.assertEqual(len(self.found({"net/rpc/asked.cpp": self.BARE, "net/stream.hpp": checks})), 1)
+
+    def test_a_room_that_the_table_does_not_have(self):
+        self.assertEqual(len(self.found({"net/odd/a.cpp": "static_assert(a);\n"})), 1)
+
+    def test_other_folders_and_the_header_of_all_are_left_alone(self):
+        self.assertEqual(self.found({"runtime/a.cpp": self.BARE, "net/cordma.hpp": self.BARE}), [])
 
 
 class Regions(unittest.TestCase):

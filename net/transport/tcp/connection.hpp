@@ -43,7 +43,8 @@ enum class life_phase : std::uint8_t {
   switch (to) {
     case idle: return false;
     case expecting: return from == idle;
-    case connecting: return from == idle || from == greeting;  // the latter: once more, by a new socket
+    case connecting:
+      return from == idle || from == greeting;  // the latter: once more, by a new socket
     case greeting: return from == connecting;
     case open: return from == idle || from == expecting || from == greeting;
     case closing: return from == open;

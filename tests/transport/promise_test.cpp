@@ -1,0 +1,97 @@
+// Each promise of the transports that is broken on purpose is noticed, and says by which values.
+#include <doctest/doctest.h>
+
+#include <cordma/net/transport/checked_state.hpp>
+#include <cordma/net/transport/event_queue.hpp>
+#include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/shm/ring.hpp>
+#include <cordma/net/transport/tcp/queues.hpp>
+
+#include <array>
+#include <cstdint>
+
+#include "support/last_words.hpp"
+
+using namespace cordma;
+using testing::last_words;
+using testing::says;
+
+namespace {
+
+enum class light : std::uint8_t { red, amber, green };
+constexpr bool operator>>(light before, light next) noexcept {
+  return next == light::red || (before == light::red && next == light::green);
+}
+
+}  // namespace
+
+TEST_CASE("one completion for each request: none is done that was not carried out") {
+  const std::string said = last_words([] {
+    transport::tcp::send_queue q(4, 1, 0);
+    q.posted = q.sent = 2;
+    q.acked = 1;
+    q.done = 2;
+    q.check();
+  });
+  CAPTURE(said);
+  CHECK(says(said, "ASSERT failed: done - taken <= acked - taken, with 2 and 1"));
+}
+
+TEST_CASE("one completion for each request: no more are in flight than there are places") {
+  const std::string said = last_words([] {
+    transport::tcp::send_queue q(4, 1, 0);
+    q.posted = 5;
+    q.flush();
+  });
+  CAPTURE(said);
+  CHECK(says(said, "ASSERT failed: posted - taken <= capacity(), with 5 and 4"));
+}
+
+TEST_CASE("a state becomes only what may follow") {
+  const std::string said = last_words([] {
+    transport::checked_state<light> now(light::red);
+    now.become(light::green);
+    now.become(light::amber);
+  });
+  CAPTURE(said);
+  CHECK(says(said, "ASSERT failed: now_ >> next, with 2 and 1"));
+}
+
+TEST_CASE("every slot has an owner: a region is given back once") {
+  const std::string said = last_words([] {
+    transport::region_table table;
+    std::array<std::byte, 64> bytes{};
+    const transport::memory_range range{.addr = bytes.data(), .length = bytes.size()};
+    const std::uint32_t lkey = table.add(range).value().lkey;
+    table.remove(lkey);
+    table.remove(lkey);
+  });
+  CAPTURE(said);
+  CHECK(says(said, "with 0 and 0"));
+  CHECK(says(said, "e->rkey.load(std::memory_order_relaxed) != 0U"));
+}
+
+TEST_CASE("the accounts balance at the end: room for an event is there when its owner goes") {
+  const std::string said = last_words([] {
+    transport::event_queue events;
+    transport::cm_event ended;
+    ended.pair = reinterpret_cast<transport::queue_pair*>(&events);
+    const transport::event_queue::room room(events, 1);
+    events.report(std::move(ended));  // and nobody drops it
+  });
+  CAPTURE(said);
+  CHECK(
+      says(said,
+           "REQUIRE failed: in_.spare_.size() >= static_cast<std::size_t>(events_), with 0 and 1"));
+}
+
+TEST_CASE("an index of a ring is a place in it: the ring is as long as its mask says") {
+  const std::string said = last_words([] {
+    alignas(64) static std::array<std::byte, 6144> cells{};
+    transport::shm::ring_control control{};
+    const transport::shm::ring_writer writer(cells.data(), cells.size(), &control);
+    static_cast<void>(writer);
+  });
+  CAPTURE(said);
+  CHECK(says(said, "REQUIRE failed: std::popcount(bytes) == 1, with 2 and 1"));
+}
