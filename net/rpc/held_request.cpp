@@ -2,6 +2,8 @@
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/rpc/request_core.hpp>
 
+#include <cordma/net/datapath/posting.hpp>
+
 #include <algorithm>
 #include <new>
 
