@@ -70,7 +70,7 @@ static_assert(type_of(request_id(UINT32_MAX, generation_mask)) == id_type_reques
 static_assert(generation_of(request_id(UINT32_MAX, generation_mask)) == generation_mask);
 static_assert(request_id(7, generation_mask) + one_generation == request_id(7, 0),
               "it wraps around, and leaves index and type alone");
-static_assert(request_id(0, 0) != 0, "the id that nobody has filled in is no request's");
+static_assert(request_id(0, 0) != 0, "0 is not the id of a request");
 
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;

@@ -88,7 +88,7 @@ std::uint32_t crc32c(std::span<const std::byte> data) noexcept {
 }
 
 void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept {
-  // What decode() would refuse is not said.
+  // decode() refuses others.
   CORDMA_ASSERT_OP(static_cast<unsigned>(b.rights) & ~unsigned{blob::rights_bits}, ==, 0U);
   std::fill(out.begin(), out.end(), std::byte{0});
   std::copy(magic.begin(), magic.end(), out.begin());

@@ -1,4 +1,4 @@
-// What a check says that fails.
+// The message of a check that fails.
 #pragma once
 
 #include <array>
