@@ -24,23 +24,26 @@ namespace {
 
 using transport::kind;
 
-result<std::shared_ptr<transport::domain>> make(kind k, const context_options& options) {
-  switch (k) {
-    case kind::shm: return transport::make_shm(options.shm);
-    case kind::tcp: return transport::make_tcp(options.tcp);
-    case kind::verbs: break;  // see make_verbs()
-    case kind::sim: break;    // settings have refused it
-  }
-  return failure{errc::not_supported, "there is no such transport"};
+using domain_list = std::vector<std::shared_ptr<transport::domain>>;
+
+// By default, in the order of preference.
+constexpr std::array default_order{kind::shm, kind::verbs, kind::tcp};
+
+result<domain_list> alone(result<std::shared_ptr<transport::domain>> made) {
+  if (!made) return made.why();
+  return domain_list{std::move(*made)};
 }
 
-result<std::shared_ptr<transport::domain>> make_verbs(const context_options& options,
-                                                      detail::context_core& core) {
-  result<std::vector<std::shared_ptr<transport::domain>>> all =
-      transport::make_verbs_with_rails(options.verbs);
-  if (!all) return all.why();
-  core.rail_domains.insert(core.rail_domains.end(), all->begin() + 1, all->end());
-  return std::move(all->front());
+// The first for everything, those behind it for rails.
+result<domain_list> make(kind k, const context_options& options) {
+  switch (k) {
+    case kind::shm: return alone(transport::make_shm(options.shm));
+    case kind::tcp: return alone(transport::make_tcp(options.tcp));
+    case kind::verbs: return transport::make_verbs_with_rails(options.verbs);
+    case kind::sim:
+    case kind::test: break;  // settings have refused them
+  }
+  return failure{errc::not_supported, "there is no such transport"};
 }
 
 // " with shm.directory = /x (environment CORDMA_SHM_DIRECTORY)"; empty where nobody set anything.
@@ -72,12 +75,12 @@ void add_domains(detail::context_core& core, const context_options& options) {
   std::vector<kind> wanted = options.transports;
   const bool by_name = !wanted.empty();
   core.by_default = !by_name;
-  if (!by_name) wanted = {kind::shm, kind::verbs, kind::tcp};
+  if (!by_name) wanted.assign(default_order.begin(), default_order.end());
   for (kind k : wanted) {
-    result<std::shared_ptr<transport::domain>> d =
-        k == kind::verbs ? make_verbs(options, core) : make(k, options);
+    const result<domain_list> d = make(k, options);
     if (d) {
-      core.domains.push_back(std::move(*d));
+      core.domains.push_back(d->front());
+      core.rail_domains.insert(core.rail_domains.end(), d->begin() + 1, d->end());
       continue;
     }
     // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
@@ -227,8 +230,8 @@ result<MemoryRegion> finish(std::unique_ptr<detail::region_core> region) {
 }  // namespace
 
 result<kind> parse_transport(std::string_view text) {
-  for (kind k : {kind::shm, kind::tcp, kind::sim, kind::verbs}) {
-    if (text == transport::name(k)) return k;
+  for (kind k : transport::kinds) {
+    if (k != kind::test && text == transport::name(k)) return k;
   }
   return failure{errc::invalid_value,
                  "transport \"" + std::string(text) + "\" is unknown: use shm, tcp or verbs"};

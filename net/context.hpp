@@ -35,7 +35,8 @@ struct context_options {
   // had with them; one that is merely available by default and cannot be had is left out, and so is one
   // that this user may not use: configuration_warnings() say so.
   std::vector<transport::kind> transports;
-  // Further domains, preferred above the rest: a simulated host (sim.hpp), for instance.
+  // Further domains, preferred above the rest: a simulated host (sim.hpp), or a transport of a test's own
+  // (transport::kind::test).
   std::vector<std::shared_ptr<transport::domain>> domains;
   // More devices of the transports above: they carry rails of Messages (message_options::rails) and nothing else.
   // What verbs.rails asks for comes behind them. At most 7.

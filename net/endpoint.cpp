@@ -2,6 +2,7 @@
 
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/memory/key_names.hpp>
 
 namespace cordma {
 
@@ -261,6 +262,7 @@ result<RemoteView> Endpoint::view(const RemoteSlice& of) const {
   if (core_->home != nullptr && !core_->home->on_owner_thread())
     return core_->home->wrong_thread(detail::endpoint_rule);
   if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
+  if (detail::all_unknown(of.keys())) return detail::no_key(of.keys(), transport());
   result<transport::peer_view> found =
       core_->pair->view(of.rkey(transport()), of.addr(), of.size());
   if (!found) return found.why();
@@ -273,6 +275,7 @@ result<transport::queue_pair_state> Endpoint::debug_state() const {
   return core_->pair->device_state();
 }
 transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
+const transport::capabilities& Endpoint::abilities() const noexcept { return *core_->caps; }
 const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
 std::string Endpoint::local_address() const {
   return core_->pair != nullptr ? core_->pair->local_address() : std::string();

@@ -230,6 +230,8 @@ class Endpoint : public user_data_holder {
   // "rail_1_bytes", what it goes by and how much of long messages has come by it.
   [[nodiscard]] std::vector<transport::property> properties() const;
   [[nodiscard]] transport::kind transport() const noexcept;
+  // What its transport can do. Lives as long as the Context. Before it is connected: messages only.
+  [[nodiscard]] const transport::capabilities& abilities() const noexcept;
   // The state of its queue pair, asked from the device. Errors: not_supported (everywhere but on verbs),
   // not_connected (there is none, or none any more), no_lock.
   [[nodiscard]] result<transport::queue_pair_state> debug_state() const;

@@ -2,6 +2,7 @@
 
 #include <cordma/net/memory/blob.hpp>
 #include <cordma/net/memory/context_core.hpp>
+#include <cordma/net/memory/key_names.hpp>
 #include <cordma/net/memory/region_core.hpp>
 
 #include <string>
@@ -48,6 +49,35 @@ region_core::~region_core() {
     ::munmap(range.addr, mapped_bytes);
     if (range.shared_fd >= 0) ::close(range.shared_fd);
   }
+}
+
+blob describe(const region_core& region, std::span<const std::byte> memory,
+              transport::access rights) noexcept {
+  blob b;
+  b.addr = reinterpret_cast<std::uintptr_t>(memory.data());
+  b.length = memory.size();
+  b.rights = static_cast<access>(static_cast<unsigned>(rights) & blob::rights_bits);
+  b.memory = static_cast<std::uint8_t>(region.range.memory);
+  b.device = 0;
+  return b;
+}
+
+result<transport::remote_keys> keys_of(const region_core& region) {
+  const auto& domains = region.context->domains;
+  if (domains.size() > transport::remote_keys::most) {
+    return failure{errc::invalid_value, "the memory has keys of " + std::to_string(domains.size()) +
+                                            " transports, a blob holds " +
+                                            std::to_string(transport::remote_keys::most) +
+                                            ": make it with a Context of fewer transports"};
+  }
+  transport::remote_keys keys;
+  for (const auto& d : domains) {
+    const transport::kind k = d->caps().transport;
+    const std::uint64_t key = region.keys[static_cast<std::size_t>(k)].rkey;
+    if (key != 0) keys.add(k, key);
+  }
+  if (keys.size() == 0) return failure{errc::invalid_value, "no transport has a key to the memory"};
+  return keys;
 }
 
 }  // namespace detail
@@ -113,14 +143,13 @@ result<std::vector<std::byte>> MemoryRegion::export_blob() const {
                    "the region grants no remote right: make it with access::remote_read, "
                    "remote_write or remote_atomic to export it"};
   }
-  detail::blob b;
-  b.addr = reinterpret_cast<std::uintptr_t>(data());
-  b.length = size();
-  b.rights = static_cast<access>(static_cast<unsigned>(rights()) & detail::blob::rights_bits);
-  for (std::size_t k = 0; k < transport::kind_count; ++k) b.rkeys[k] = core_->keys[k].rkey;
-  std::vector<std::byte> bytes(RemoteMemory::blob_bytes);
-  detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(bytes));
-  return bytes;
+  const result<transport::remote_keys> keys = detail::keys_of(*core_);
+  if (!keys) return keys.why();
+  detail::blob b = detail::describe(*core_, {data(), size()}, rights());
+  b.keys = *keys;
+  std::vector<std::byte> exported(RemoteMemory::blob_bytes);
+  detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(exported));
+  return exported;
 }
 
 result<void> MemoryRegion::deregister() {
@@ -143,16 +172,18 @@ result<RemoteSlice> RemoteSlice::slice(std::uint64_t offset, std::uint64_t lengt
                                             " leaves the remote memory of " +
                                             std::to_string(size_) + " bytes"};
   }
-  return RemoteSlice(addr_ + offset, length, rkeys_);
+  return RemoteSlice(addr_ + offset, length, keys_);
 }
 
 result<RemoteMemory> RemoteMemory::import(std::span<const std::byte> bytes) {
   const result<detail::blob> b = detail::decode(bytes);
   if (!b) return b.why();
   RemoteMemory memory;
-  memory.whole_ = RemoteSlice(b->addr, b->length, b->rkeys);
+  memory.whole_ = RemoteSlice(b->addr, b->length, b->keys);
   memory.rights_ = b->rights;
   return memory;
 }
+
+std::size_t RemoteMemory::skipped() const noexcept { return detail::unknown_among(whole_.keys()); }
 
 }  // namespace cordma

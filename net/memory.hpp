@@ -2,10 +2,10 @@
 // and the blob that travels between them.
 #pragma once
 
+#include <cordma/net/transport/remote_keys.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cordma/runtime/result.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -105,9 +105,11 @@ class MemoryRegion {
   operator Slice() const noexcept { return all(); }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] result<Slice> slice(std::size_t offset, std::size_t length) const;
 
-  // The blob that lets a peer use this memory: versioned, length-checked, little-endian, 64 bytes.
-  // It carries the keys: whoever has it can use the rights granted. not_permitted where the region
-  // grants no remote right. Remote access ends when the registration does, save what peers have a RemoteView of.
+  // The blob that lets a peer use this memory: versioned, length-checked, little-endian, and always
+  // RemoteMemory::blob_bytes long. It carries the keys: whoever has it can use the rights granted.
+  // Errors: not_permitted (the region grants no remote right), invalid_value (the Context has more
+  // transports than a blob holds keys: transport::remote_keys::most). Remote access ends when the
+  // registration does, save what peers have a RemoteView of.
   [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
 
   // For programs that use libibverbs beside cordma: the key by which requests of their own name this
@@ -129,21 +131,23 @@ class MemoryRegion {
 class RemoteSlice {
  public:
   RemoteSlice() noexcept = default;
-  RemoteSlice(std::uint64_t addr, std::uint64_t size,
-              const std::array<std::uint64_t, transport::kind_count>& rkeys) noexcept
-      : addr_(addr), size_(size), rkeys_(rkeys) {}
+  RemoteSlice(std::uint64_t addr, std::uint64_t size, const transport::remote_keys& keys) noexcept
+      : addr_(addr), size_(size), keys_(keys) {}
   // In the owner's address space.
   [[nodiscard]] std::uint64_t addr() const noexcept { return addr_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  // 0: not exported on that transport.
   [[nodiscard]] std::uint64_t rkey(transport::kind k) const noexcept {
-    return rkeys_[static_cast<std::size_t>(k)];
+    std::uint64_t key = 0;
+    return keys_.get(k, key) ? key : 0;
   }
+  [[nodiscard]] const transport::remote_keys& keys() const noexcept { return keys_; }
   [[nodiscard]] result<RemoteSlice> slice(std::uint64_t offset, std::uint64_t length) const;
 
  private:
   std::uint64_t addr_ = 0;
   std::uint64_t size_ = 0;
-  std::array<std::uint64_t, transport::kind_count> rkeys_{};  // 0: not exported on that transport
+  transport::remote_keys keys_;
 };
 
 // Memory of a peer where it lies, to be read by plain loads: Endpoint::view(). It changes while one looks: copy what
@@ -165,15 +169,18 @@ class RemoteView {
 // memory of the owner in place.
 class RemoteMemory {
  public:
-  static constexpr std::size_t blob_bytes = 64;
+  static constexpr std::size_t blob_bytes = 64;  // the largest blob, and what export_blob() pads to
 
   RemoteMemory() noexcept = default;
-  // Never trusts the blob: invalid_value (truncated, damaged, with what was wrong),
-  // unsupported_version (naming theirs and ours).
+  // Never trusts the blob: invalid_value (truncated, damaged, without a key, with more keys than fit;
+  // with what was wrong), unsupported_version (naming theirs and ours). Keys of transports that this
+  // build does not know are skipped. Where all are, operations on it fail with not_supported.
   [[nodiscard]] static result<RemoteMemory> import(std::span<const std::byte> blob);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return whole_.size(); }
   [[nodiscard]] access rights() const noexcept { return rights_; }
+  // Keys of the blob that this build has no transport for.
+  [[nodiscard]] std::size_t skipped() const noexcept;
   [[nodiscard]] RemoteSlice all() const noexcept { return whole_; }
   operator RemoteSlice() const noexcept { return whole_; }  // NOLINT(google-explicit-constructor)
   // invalid_value where the part does not lie inside.

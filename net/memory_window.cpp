@@ -130,11 +130,9 @@ std::uint64_t MemoryWindow::key() const noexcept { return core_ != nullptr ? cor
 
 result<std::vector<std::byte>> MemoryWindow::export_blob() const {
   if (!*this) return failure{errc::bad_state, "this MemoryWindow has ended, or is empty"};
-  detail::blob b;
-  b.addr = reinterpret_cast<std::uintptr_t>(core_->addr);
-  b.length = core_->length;
-  b.rights = transport::normalized(core_->rights);
-  b.rkeys[core_->endpoint->kind] = core_->key;
+  detail::blob b = detail::describe(*core_->region, {core_->addr, core_->length},
+                                    transport::normalized(core_->rights));
+  b.keys.add(core_->endpoint->caps->transport, core_->key);
   std::vector<std::byte> bytes(RemoteMemory::blob_bytes);
   detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(bytes));
   return bytes;

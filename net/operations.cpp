@@ -2,6 +2,7 @@
 
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/memory/key_names.hpp>
 
 #include <algorithm>
 #include <string>
@@ -91,20 +92,18 @@ void post_base::copy_slices(const post_base& other) noexcept {
   std::copy_n(other.regions_.begin(), regions, regions_.begin());
 }
 
-void post_base::refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
+// Its key is in another place, or there is something wrong.
+void post_base::target_with_care(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
+  const transport::kind over = endpoint_->caps->transport;
+  request_.rkey = 0;
   if (remote.size() != bytes) {
     refuse(failure::of(errc::invalid_value,
                        {"the remote slice has ", remote.size(), " bytes, the local one ", bytes}));
   } else if (endpoint_->via == nullptr && endpoint_->worker != nullptr) {
     refuse(needs_connection());
-  } else if (request_.rkey == 0) {
-    refuse(failure::of(errc::not_permitted,
-                       {"the remote memory was not exported for the ",
-                        transport::name(endpoint_->caps->transport), " transport"}));
-  } else {
-    return;  // its Worker is gone, which it says when it is started
-  }
-  request_.rkey = 0;
+  } else if (!remote.keys().get(over, request_.rkey)) {
+    refuse(no_key(remote.keys(), over));
+  }  // else its Worker is gone, which shows when it is started
 }
 
 void post_base::target_word(const RemoteSlice& word) noexcept {

@@ -119,7 +119,7 @@ class post_base : public operation_base {
   [[nodiscard]] bool is_one_sided() const noexcept;
   void renew_with_care(const Slice& buffer) noexcept;
   void copy_slices(const post_base& other) noexcept;
-  void refuse_target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
+  void target_with_care(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void find_keys() noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void leave_slot() noexcept;

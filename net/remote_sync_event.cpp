@@ -3,6 +3,7 @@
 #include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/endpoint.hpp>
 #include <cordma/net/memory/blob.hpp>
+#include <cordma/net/memory/key_names.hpp>
 #include <cordma/runtime/mutex.hpp>
 
 #include <string>
@@ -20,7 +21,7 @@ static_assert(sync_blob::bytes == 88, "a peer of the same release reads it");
 struct remote_sync {
   remote_sync(const Context& c, const sync_blob& b)
       : context(c),
-        word(b.word.addr, b.word.length, b.word.rkeys),
+        word(b.word.addr, b.word.length, b.word.keys),
         rights(b.word.rights),
         imm(b.imm),
         notices(b.notices) {}
@@ -57,6 +58,7 @@ std::string obstacle(const remote_sync& event, const transport::capabilities& c)
   if (event.word.rkey(c.transport) == 0) return "the SyncEvent was not exported on it";
   const bool adds = has(event.rights, access::remote_atomic);
   if (adds && !c.supports(service::rc, opcode::fetch_add)) return "it has no atomics";
+  if (!c.ordered_path) return "a notice could overtake the change it follows";
   return {};
 }
 
@@ -90,7 +92,7 @@ task<void> swap_counter(remote_sync* event, std::uint64_t value) {
 task<void> write_counter(remote_sync* event, std::uint64_t value) {
   event->check(access::remote_write, "publisher");
   const mutex::guard mine = co_await event->writing.lock();
-  if (event->over->core().caps->splits_words) {
+  if (!event->over->core().caps->whole_words) {
     co_await swap_counter(event, value);
     co_return;
   }
@@ -142,8 +144,14 @@ result<RemoteSyncEvent> RemoteSyncEvent::import(const Context& context,
     if (why.empty()) return RemoteSyncEvent(std::move(core));
     reasons += "; " + std::string(transport::name(c.transport)) + ": " + why;
   }
-  return failure{errc::not_supported,
-                 "no transport of this Context can be used with the SyncEvent" + reasons};
+  return failure{
+      errc::not_supported,
+      "no transport of this Context can be used with the SyncEvent, which has keys for " +
+          std::string(detail::key_names(core->word.keys()).text()) + reasons};
+}
+
+std::size_t RemoteSyncEvent::skipped() const noexcept {
+  return detail::unknown_among(core_->word.keys());
 }
 
 result<void> RemoteSyncEvent::start(Endpoint& over) {

@@ -164,10 +164,13 @@ void settings::take(std::string_view key, const defaulted<T>& from_code) {
 }
 
 void settings::take_from_code() {
-  if (std::ranges::count(code_.transports, transport::kind::sim) != 0) {
-    throw_error({errc::not_supported,
-                 "the simulator is not chosen by name: pass a domain of sim::network in "
-                 "context_options::domains"});
+  const auto handed_in = std::ranges::find_if_not(code_.transports, transport::has_setting);
+  if (handed_in != code_.transports.end()) {
+    throw_error(failure::of(
+        errc::not_supported,
+        {"the transport ", transport::name(*handed_in),
+         " is not chosen by name: pass a domain of it in context_options::domains, as those of "
+         "sim::network"}));
   }
   if (!code_.transports.empty()) demand(table_.set("transport", joined(code_.transports)));
   take("shm.directory", code_.shm.directory);

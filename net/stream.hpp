@@ -90,7 +90,7 @@ class Stream {
  public:
   // Takes the Endpoint over, which has sent and received nothing yet. Errors: invalid_value (options outside
   // their bounds, or more notices than the endpoint has receives), not_connected (the Endpoint is not connected yet, or
-  // no more), unsupported_version and connection_aborted (the peer is
+  // no more), not_supported (capabilities::ordered_path is false), unsupported_version and connection_aborted (the peer is
   // no stream), timed_out (its end was not opened within connect_timeout), no_memory, and what the connection broke
   // for. On cancellation: canceled, and the connection ends.
   [[nodiscard]] static task<Stream> open(Context context, Endpoint connected,

@@ -266,13 +266,15 @@ result<std::vector<std::byte>> SyncEvent::export_remote() const {
     return failure{errc::not_supported,
                    "no transport of this Context has atomics, which a remote publisher needs"};
   }
-  detail::sync_blob b;
   CORDMA_ASSERT(counter_ != nullptr && region_.all().region() != nullptr);
-  b.word.addr = reinterpret_cast<std::uintptr_t>(counter_);
-  b.word.length = counter_bytes;
-  b.word.rights = rights;
   const detail::region_core& region = *region_.all().region();
-  for (std::size_t k = 0; k < transport::kind_count; ++k) b.word.rkeys[k] = region.keys[k].rkey;
+  const result<transport::remote_keys> keys = detail::keys_of(region);
+  if (!keys) return keys.why();
+  const std::span<const std::byte> word(reinterpret_cast<const std::byte*>(counter_),
+                                        counter_bytes);
+  detail::sync_blob b;
+  b.word = detail::describe(region, word, rights);
+  b.word.keys = *keys;
   b.imm = options_.notice;
   b.notices = now == phase::async && options_.notices == sync_notices::every_change;
   std::vector<std::byte> bytes(detail::sync_blob::bytes);

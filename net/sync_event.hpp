@@ -153,7 +153,8 @@ class SyncEvent {
 
   // What RemoteSyncEvent::import() takes: versioned, checked, 88 bytes. Whoever has it can use what
   // the locations grant. Errors: bad_state, not_permitted (neither location is remote), not_supported
-  // (publisher remote, and no transport of the Context has atomics).
+  // (publisher remote, and no transport of the Context has atomics), invalid_value (more transports than a
+  // blob has keys for).
   [[nodiscard]] result<std::vector<std::byte>> export_remote() const;
 
   // Awaited. Errors: bad_state, no_lock; waits: shutdown, and invalid_value for a mask that is neither

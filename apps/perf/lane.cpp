@@ -33,12 +33,9 @@ void for_each_piece(std::size_t size, std::uint64_t i, Each each) noexcept {
   }
 }
 
-int looks(const cordma::Context& context, const cordma::Endpoint& connection) {
+int looks(const cordma::Endpoint& connection) {
   constexpr int many = 2000;
-  // Shared memory needs the peer's help for the first access only.
-  if (connection.transport() == cordma::transport::kind::shm) return many;
-  const auto* const caps = context.find(connection.transport());
-  return caps == nullptr || caps->needs_target_progress ? 1 : many;
+  return connection.abilities().target_idle() ? many : 1;
 }
 
 }  // namespace
@@ -63,14 +60,14 @@ void lane::attach(const cordma::RemoteSlice& there) {
   }
 }
 
-void lane::use(cordma::Context& context, cordma::Endpoint& shared) {
+void lane::use(cordma::Endpoint& shared) {
   endpoint_ = &shared;
-  looks_per_turn = looks(context, shared);
+  looks_per_turn = looks(shared);
 }
 
-void lane::use(cordma::Context& context, cordma::Endpoint&& own) {
+void lane::use(cordma::Endpoint&& own) {
   own_ = std::move(own);
-  use(context, own_);
+  use(own_);
 }
 
 cordma::task<void> lane::think() {

@@ -46,8 +46,8 @@ class lane {
   void use(const cordma::Slice& memory);
   void attach(const cordma::RemoteSlice& there);
   // The data goes over that connection: one that others use as well, or one of its own.
-  void use(cordma::Context& context, cordma::Endpoint& shared);
-  void use(cordma::Context& context, cordma::Endpoint&& own);
+  void use(cordma::Endpoint& shared);
+  void use(cordma::Endpoint&& own);
   void use(cordma::Stream&& own) { stream = std::move(own); }
 
   [[nodiscard]] cordma::Endpoint& endpoint() noexcept { return *endpoint_; }

@@ -132,7 +132,7 @@ waiting wait_of(const std::string& text) {
 std::optional<cordma::transport::kind> transport_of(const std::string& text) {
   if (text == "auto") return std::nullopt;
   const cordma::result<cordma::transport::kind> kind = cordma::parse_transport(text);
-  if (!kind || *kind == cordma::transport::kind::sim) {
+  if (!kind || !cordma::transport::has_setting(*kind)) {
     throw usage_error("--transport", text, "auto, shm, tcp or verbs");
   }
   return *kind;

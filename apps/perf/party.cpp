@@ -62,7 +62,7 @@ party::party(cordma::Context& context, cordma::Worker& worker, cordma::Endpoint&
       l.handler.answers = p.facts().latency();
     }
   }
-  if (first_own() != 0) lanes.front()->use(context, control);
+  if (first_own() != 0) lanes.front()->use(control);
 }
 
 void party::attach(std::span<const std::byte> blob) {
@@ -93,7 +93,7 @@ task<void> party::use(std::uint32_t flow, cordma::Endpoint made) {
     cordma::Stream stream = co_await cordma::Stream::open(context_, std::move(made), how);
     l.use(std::move(stream));
   } else {
-    l.use(context_, std::move(made));
+    l.use(std::move(made));
   }
 }
 

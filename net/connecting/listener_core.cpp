@@ -47,10 +47,10 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   // The network's transports first: where port 0 is asked for they choose one that is free.
   std::vector<adapter_poller*> order;
   for (const auto& a : w.adapters()) {
-    const transport::kind k = a->domain().caps().transport;
-    if (options.transport && *options.transport != k) continue;
-    if (plain && !a->domain().caps().plain_peers) continue;
-    order.insert(k == transport::kind::shm ? order.end() : order.begin(), a.get());
+    const transport::capabilities& caps = a->domain().caps();
+    if (options.transport && *options.transport != caps.transport) continue;
+    if (plain && !caps.plain_peers) continue;
+    order.insert(caps.own_ports ? order.end() : order.begin(), a.get());
   }
   if (order.empty()) {
     return failure{errc::not_supported,
@@ -76,7 +76,8 @@ result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) 
   std::optional<failure> first;
   missing.clear();
   for (adapter_poller* a : order) {
-    const transport::kind k = a->domain().caps().transport;
+    const transport::capabilities& caps = a->domain().caps();
+    const transport::kind k = caps.transport;
     result<std::unique_ptr<transport::listener>> l = a->adapter().listen_as(bound, how);
     if (l) {
       CORDMA_ASSERT((*l)->user == nullptr);
@@ -92,9 +93,9 @@ result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) 
                          " cannot leave IPv4 out: set listen_options::transport to verbs"};
     }
     // The address itself, or the port that was chosen, is somebody else's.
-    const bool taken = l.code() == errc::in_use && (k != transport::kind::shm || chooses_port);
-    // What TCP calls no address is none; a device of RDMA may just not have it.
-    const bool mistaken = l.code() == errc::invalid_value && k != transport::kind::verbs;
+    const bool taken = l.code() == errc::in_use && (!caps.own_ports || chooses_port);
+    // A transport without every address may just not have this one.
+    const bool mistaken = l.code() == errc::invalid_value && caps.every_address;
     if (taken || mistaken || l.code() == errc::bad_state) return l.why();
     // A transport that fails does not stop the others. What is not its network's address is no failure.
     if (l.code() != errc::unreachable) missing.emplace_back(k, l.why());

@@ -62,6 +62,7 @@ void start_wiring(endpoint_core& e, worker_core& owner, const std::string& to,
   e.context = owner.shared_context();
   e.caps = &of_the_unwired();
   e.kind = static_cast<std::size_t>(e.caps->transport);
+  e.key_place = transport::remote_keys::place_of(e.caps->transport);
   e.plain_needs = post_base::aside::keys;
   e.granted = options.endpoint;
   e.granted.send_depth = e.granted.recv_depth = 0;  // no place in any queue: everything waits

@@ -40,6 +40,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   via = &made_with;
   caps = &made_with.domain().caps();
   kind = static_cast<std::size_t>(caps->transport);
+  key_place = transport::remote_keys::place_of(caps->transport);
   granted = pair->actual();
   send_credits = granted.send_depth;
   recv_credits = granted.recv_depth;
@@ -190,6 +191,7 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   via = made.via;
   caps = made.caps;
   kind = made.kind;
+  key_place = made.key_place;
   plain_needs = made.plain_needs;
   shared = std::move(made.shared);
   if (shared != nullptr) shared->move_to(*this);

@@ -59,6 +59,7 @@ struct endpoint_core : list_node {
   adapter_poller* via = nullptr;  // null once the worker is gone
   const transport::capabilities* caps = nullptr;
   std::size_t kind = 0;
+  std::size_t key_place = 0;  // where the remote keys of that kind are, if nothing else is
   endpoint_state state = endpoint_state::connecting;
   bool handle_gone = false;  // nobody holds it: goes when the last request came back
   bool closed_here = false;  // by close() or abort(), rather than by the peer or an error

@@ -45,9 +45,12 @@ inline void post_base::target_key(const RemoteSlice& remote) noexcept {
 
 inline void post_base::target(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
   request_.remote_addr = remote.addr();
-  request_.rkey = remote.rkey(endpoint_->caps->transport);
-  if (remote.size() != bytes || endpoint_->via == nullptr || request_.rkey == 0) [[unlikely]]
-    refuse_target(remote, bytes);
+  const transport::remote_keys& keys = remote.keys();
+  const std::size_t place = endpoint_->key_place;
+  request_.rkey = keys.in(place);
+  if (remote.size() != bytes || endpoint_->via == nullptr ||
+      !keys.is_in(place, static_cast<transport::kind>(endpoint_->kind))) [[unlikely]]
+    target_with_care(remote, bytes);
 }
 
 }  // namespace cordma::detail

@@ -1,13 +1,18 @@
-// The exported forms, little-endian. Of a MemoryRegion, 64 bytes:
+// The exported forms, little-endian, version 2. Of a MemoryRegion, 64 bytes:
 //   offset  0  magic "CRMB"
 //           4  u16 version
 //           6  u16 length of the blob in bytes
 //           8  u64 address, in the owner's address space
-//          16  u64 length of the region in bytes
+//          16  u64 length of the memory in bytes
 //          24  u8  rights (access bits, those of a peer's interest)
-//          25  3 bytes, zero
+//          25  u8  kind of memory; 0 = of the host
+//          26  u16 device whose memory it is; 0 where it is the host's
 //          28  u32 CRC32C of the blob with this field zero
-//          32  u64 rkey, one per transport::kind in its order; 0 = not exported there
+//          32  u8  number of keys, 1 to 3
+//          33  the keys, 9 bytes each, in the owner's order of preference:
+//                  0  u8  transport::kind
+//                  1  u64 key, not 0
+//              and zeros up to the length
 // Of a SyncEvent, 88 bytes:
 //   offset  0  magic "CRSE"
 //           4  u16 version
@@ -19,39 +24,63 @@
 //          24  the counter's memory: 8 bytes, aligned to 8, in the form above
 #pragma once
 
+#include <cordma/net/transport/remote_keys.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cordma/runtime/result.hpp>
 
-#include <array>
 #include <cstdint>
 #include <span>
 
 namespace cordma::detail {
 
+struct region_core;
+
 struct blob {
   static constexpr std::size_t bytes = 64;
-  static constexpr std::uint16_t version = 1;
+  static constexpr std::uint16_t version = 2;
   static constexpr std::uint8_t rights_bits = 15;
+  static constexpr std::size_t rights_at = 24;
+  static constexpr std::size_t memory_at = 25;
+  static constexpr std::size_t device_at = 26;
+  static constexpr std::size_t crc_at = 28;
+  static constexpr std::size_t count_at = 32;
+  static constexpr std::size_t keys_at = 33;
+  static constexpr std::size_t key_bytes = 9;
   std::uint64_t addr = 0;
   std::uint64_t length = 0;
   transport::access rights = transport::access::local_read;
-  std::array<std::uint64_t, transport::kind_count> rkeys{};
+  std::uint8_t memory = 0;      // kind
+  std::uint16_t device = 0;     // 0 where `memory` is
+  transport::remote_keys keys;  // those of unknown transports too
 };
-static_assert(32 + 8 * transport::kind_count == blob::bytes);
 static_assert((blob::rights_bits & static_cast<unsigned>(transport::all_remote)) ==
                   static_cast<unsigned>(transport::all_remote),
               "what a peer may do is said to it");
 static_assert((blob::rights_bits & static_cast<unsigned>(transport::access::mw_bind)) == 0,
               "what only the owner may do is not");
+static_assert(blob::device_at + sizeof(blob::device) == blob::crc_at);
+static_assert(blob::crc_at + sizeof(std::uint32_t) == blob::count_at);
+static_assert(blob::key_bytes == sizeof(transport::kind) + sizeof(std::uint64_t));
+static_assert(blob::keys_at + transport::remote_keys::most * blob::key_bytes <= blob::bytes);
+static_assert(blob::keys_at + (transport::remote_keys::most + 1) * blob::key_bytes > blob::bytes);
 
+// REQUIRES a key.
 void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept;
 // invalid_value or unsupported_version, with a sentence. Accepts nothing that encode() cannot write.
 [[nodiscard]] result<blob> decode(std::span<const std::byte> in);
 
+// Of memory within `region`, without keys: every blob begins here.
+[[nodiscard]] blob describe(const region_core& region, std::span<const std::byte> memory,
+                            transport::access rights) noexcept;
+// The keys that peers reach `region` by, in the order of its Context's transports. invalid_value:
+// none, or more than a blob holds.
+[[nodiscard]] result<transport::remote_keys> keys_of(const region_core& region);
+
 struct sync_blob {
+  static constexpr std::size_t crc_at = 8;
   static constexpr std::size_t word_at = 24;
   static constexpr std::size_t bytes = word_at + blob::bytes;
-  static constexpr std::uint16_t version = 1;
+  static constexpr std::uint16_t version = 2;
   blob word;
   std::uint32_t imm = 0;
   bool notices = false;

@@ -78,6 +78,12 @@ result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_
         "endpoint_options::send_depth is 1: an Endpoint of Messages needs at least 2, of "
         "which half are for messages"};
   }
+  if (!via.domain().caps().ordered_path) {
+    return failure::of(
+        errc::not_supported,
+        {transport::name(via.domain().caps().transport),
+         " does not keep the order of what one Endpoint sends, which Messages need"});
+  }
   const result<transport::receive_queue*> queue = queue_on(via);
   if (!queue) return queue.why();
   asked.shared = *queue;

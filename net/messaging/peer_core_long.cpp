@@ -262,7 +262,7 @@ bool peer_core::writable(const Slice& into) const noexcept {
   const region_core& region = *into.region();
   return has(endpoint->granted.remote_access, access::remote_write) &&
          has(region.range.rights, access::remote_write) && region.keys[port->kind].rkey != 0 &&
-         endpoint->caps->transport != transport::kind::shm;
+         !endpoint->caps->remote_access_is_copy;
 }
 
 void peer_core::go_on(fetch& f) noexcept {

@@ -221,8 +221,7 @@ void held_request::write_piece() noexcept {
   CORDMA_ASSERT_OP(unwritten.size(), >, 0U);
   CORDMA_ASSERT_OP(response_size, <=, head.room_bytes);
   endpoint_core& e = peer->endpoint();
-  std::array<std::uint64_t, transport::kind_count> keys{};
-  keys[e.kind] = head.room_rkey;
+  const transport::remote_keys keys(e.caps->transport, head.room_rkey);
   const std::uint64_t before = response_size - unwritten.size();
   const Slice piece =
       unwritten.first(std::min<std::uint64_t>(unwritten.size(), e.caps->max_message));

@@ -38,6 +38,12 @@ stream_core::stream_core(const Context& c, Endpoint connected, const stream_opti
                  "wait for its "
                  "state_changed()"});
   }
+  if (!endpoint.abilities().ordered_path) {
+    throw_error(failure::of(errc::not_supported,
+                            {transport::name(endpoint.transport()),
+                             " does not keep the order of what one Endpoint sends, which a Stream "
+                             "needs"}));
+  }
   require_within("stream_options::notices", o.notices, protocol::least_notices,
                  std::min(most_notices, endpoint.actual().recv_depth));
   ring = context.allocate(o.window_bytes, access::local_write | access::remote_write).value();

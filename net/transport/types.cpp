@@ -8,6 +8,7 @@ std::string_view name(kind k) noexcept {
     case kind::tcp: return "tcp";
     case kind::sim: return "sim";
     case kind::verbs: return "verbs";
+    case kind::test: return "test";
   }
   return "?";
 }

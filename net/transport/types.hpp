@@ -17,9 +17,21 @@
 
 namespace cordma::transport {
 
-enum class kind : std::uint8_t { shm = 0, tcp = 1, sim = 2, verbs = 3 };
-inline constexpr std::size_t kind_count = 4;
+// The list of transports. Blobs carry their numbers: a number never comes to mean another transport.
+// `test` is for the transports of tests: no setting has it, no name finds it, only
+// context_options::domains brings it.
+enum class kind : std::uint8_t { shm = 0, tcp = 1, sim = 2, verbs = 3, test = 4 };
+inline constexpr std::array kinds{kind::shm, kind::tcp, kind::sim, kind::verbs, kind::test};
+inline constexpr std::size_t kind_count = kinds.size();
 [[nodiscard]] std::string_view name(kind k) noexcept;
+// Whether this build has a transport of that number; a peer of another release may have more.
+[[nodiscard]] constexpr bool is_known(kind k) noexcept {
+  return static_cast<std::size_t>(k) < kind_count;
+}
+// Whether settings and programs choose it by its name. A domain of another one is handed in.
+[[nodiscard]] constexpr bool has_setting(kind k) noexcept {
+  return k == kind::shm || k == kind::tcp || k == kind::verbs;
+}
 
 // The queue pair types of the InfiniBand specification: reliable connected, unreliable connected,
 // unreliable datagram.
@@ -255,7 +267,8 @@ enum class wake_reason : std::uint8_t {
   solicited,  // messages sent with post_flag::solicited, errors, and its own requests
 };
 
-// What one transport can do here. Data, not promises: factories check again.
+// What one transport can do here. Data, not promises: factories check again. Code that depends on
+// one of these asks for it, never for the kind; an ability that a transport does not claim is false.
 struct capabilities {
   kind transport = kind::shm;
   // Bit (1 << opcode) per service.
@@ -276,16 +289,29 @@ struct capabilities {
   std::uint32_t max_connect_data = 56;  // bytes of private data with a request
   std::uint32_t max_accept_data = 196;  // bytes of private data with an accept or a reject
   bool event_driven = false;            // has a wait fd
-  bool needs_target_progress = false;   // one-sided operations wait for the target to poll
-  bool atomic_with_cpu = false;      // fetch_add, compare_swap and the atomics of the target's CPUs
-  bool splits_words = false;         // a write of eight aligned bytes may be seen half done
-  bool plain_peers = false;          // peer_kind::plain
-  bool wakes_selectively = false;    // adapter::wake_for(wake_reason::solicited)
-  bool tells_device_events = false;  // cm_event::type::device
-  bool has_native_handles = false;   // domain::native_pd() and native_mr()
+  // One-sided operations wait for the target to poll; with remote_access_is_copy only the first with
+  // a key, and those on memory that Context::allocate() did not make.
+  bool needs_target_progress = false;
+  // One-sided access to memory of Context::allocate() is a copy that the initiator makes as it posts.
+  bool remote_access_is_copy = false;
+  bool whole_words = false;   // eight aligned bytes are never observed half written
+  bool ordered_path = false;  // what one queue pair writes and sends arrives in the order of posts
+  bool atomic_with_cpu = false;  // fetch_add, compare_swap and the atomics of the target's CPUs
+  bool locks_memory = false;     // registered memory counts against RLIMIT_MEMLOCK
+  bool own_ports = false;        // its port numbers are not the network's: others may have the same
+  bool every_address = false;    // it listens on any address of this machine
+  bool plain_peers = false;      // peer_kind::plain
+  bool wakes_selectively = false;      // adapter::wake_for(wake_reason::solicited)
+  bool tells_device_events = false;    // cm_event::type::device
+  bool has_native_handles = false;     // domain::native_pd() and native_mr()
   bool shared_receive_queues = false;  // adapter::make_receive_queue(), queue_pair_options::shared
   // The kinds of memory that domain::register_memory() takes: bit (1 << memory_kind).
   std::uint32_t memory = 1U << static_cast<unsigned>(memory_kind::host);
+  // One-sided access to memory of Context::allocate() takes nothing of the target's CPU, once a key
+  // has been used.
+  [[nodiscard]] bool target_idle() const noexcept {
+    return remote_access_is_copy || !needs_target_progress;
+  }
   [[nodiscard]] bool supports(service s, opcode op) const noexcept {
     return (operations[static_cast<std::size_t>(s)] & (1U << static_cast<unsigned>(op))) != 0;
   }

@@ -4,8 +4,6 @@
 
 #include <cordma/runtime/scope.hpp>
 
-#include <array>
-
 using namespace cordma;
 using namespace cordma::test;
 
@@ -103,11 +101,7 @@ TEST_CASE(
     MemoryRegion data = client_memory(on, 8);
     MemoryRegion target = server_memory(on, 255 * 8);
     const RemoteSlice whole = exported(target).all();
-    std::array<std::uint64_t, transport::kind_count> wrong{};
-    for (std::size_t k = 0; k < wrong.size(); ++k) {
-      const std::uint64_t key = whole.rkey(static_cast<transport::kind>(k));
-      wrong[k] = key != 0 ? key ^ (std::uint64_t{1} << 45) : 0;
-    }
+    const transport::remote_keys wrong = flipped_keys(whole, std::uint64_t{1} << 45);
     fill(data.bytes(), 1);
     tally t;
     task_context& me = co_await this_task();

@@ -147,15 +147,9 @@ TEST_CASE("D11, C4: a wrong key and a range outside end in remote_access, the ta
   s.play([](stage& on) -> task<> {
     MemoryRegion target = server_memory(on, target_bytes);
     const RemoteSlice whole = exported(target).all();
-    using key_table = std::array<std::uint64_t, transport::kind_count>;
-    key_table keys{};
-    for (std::size_t k = 0; k < keys.size(); ++k) {
-      keys[k] = whole.rkey(static_cast<transport::kind>(k));
-    }
-    const auto wrong_in = [keys](unsigned bit) {
-      key_table wrong = keys;
-      for (std::uint64_t& k : wrong) k = k != 0 ? k ^ (std::uint64_t{1} << bit) : 0;
-      return wrong;
+    const transport::remote_keys keys = whole.keys();
+    const auto wrong_in = [&whole](unsigned bit) {
+      return flipped_keys(whole, std::uint64_t{1} << bit);
     };
     const std::uint64_t start = whole.addr();
     const std::array<RemoteSlice, 8> outside{

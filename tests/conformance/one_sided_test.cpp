@@ -45,9 +45,7 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
   CHECK(filled(mine.bytes(), 1));
   std::fill(mine.bytes().begin(), mine.bytes().end(), std::byte{0});
   target.stop_it();
-  // What shm needs the target for is memory that is not the library's.
-  const bool needs_target = context.find(e.transport())->needs_target_progress;
-  if (e.transport() == transport::kind::shm || !needs_target) {
+  if (e.abilities().target_idle()) {
     co_await e.read(theirs, mine);
     CHECK(filled(mine.bytes(), 1));
     fill(mine.bytes(), 2);
@@ -144,7 +142,7 @@ task<> access_often(Context& context, Worker& worker, std::string address) {
 TEST_CASE(
     "L9: reads, writes and atomics cost the target's thread nothing on shm and verbs, a turn each "
     "on tcp" *
-    not_on(transport::kind::sim, "the simulator is one thread by nature")) {
+    not_on({transport::kind::sim, transport::kind::test}, "both sides are one thread by nature")) {
   child_process target([](wire_to_peer& w) { return measured_life(w); });
   Context context(host::only());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});
@@ -155,7 +153,7 @@ TEST_CASE(
   MESSAGE("for " << 3 * accesses << " accesses the target's thread made " << turns
                  << " turns, woke " << wakeups << " times and used " << cpu_ns << " ns");
   CHECK(target.join() == 0);
-  if (transport_under_test() == transport::kind::tcp) {
+  if (!context.find(transport_under_test())->target_idle()) {
     // A request that is awaited is a turn of the target at least: it serves them.
     CHECK(turns >= 2 * accesses);
   } else {
@@ -167,7 +165,7 @@ TEST_CASE(
 
 TEST_CASE(
     "I10: a stopped target process: shm and verbs read and write on, tcp waits and then goes on" *
-    not_on(transport::kind::sim, "the simulator is one process by nature")) {
+    not_on({transport::kind::sim, transport::kind::test}, "both sides are one process by nature")) {
   child_process target([](wire_to_peer& w) { return target_life(w); });
   Context context(host::only());
   Worker worker(context, reactor_options{.mode = wait_mode::polling});

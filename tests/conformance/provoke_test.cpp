@@ -83,12 +83,7 @@ TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on reads and writes") {
       MemoryRegion mine = client_memory(on, size);
       MemoryRegion theirs = server_memory(on, size);
       const RemoteSlice right = exported(theirs).all();
-      std::array<std::uint64_t, transport::kind_count> keys{};
-      for (std::size_t k = 0; k < keys.size(); ++k) {
-        keys[k] = right.rkey(static_cast<kind>(k));
-        if (keys[k] != 0) keys[k] ^= std::uint64_t{1} << 20;
-      }
-      const RemoteSlice wrong(right.addr(), size, keys);
+      const RemoteSlice wrong(right.addr(), size, flipped_keys(right, std::uint64_t{1} << 20));
       // An immediate that found no receive would be offered again before anybody looks at the key.
       MemoryRegion in = server_memory(on, size);
       recv_operation waiting = w.server.recv(in).start();

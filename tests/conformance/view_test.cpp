@@ -57,8 +57,7 @@ TEST_CASE("a view is refused where a read would be, and of memory that is no sha
     MemoryRegion target = server_memory(on, bytes);
     const RemoteSlice whole = exported(target);
     co_await w.client.read(whole, mine);
-    std::array<std::uint64_t, transport::kind_count> keys{};
-    keys.fill(whole.rkey(transport::kind::shm));
+    const transport::remote_keys& keys = whole.keys();
     for (const RemoteSlice beyond :
          {RemoteSlice(whole.addr() + 1, bytes, keys), RemoteSlice(whole.addr() - 1, 2, keys),
           RemoteSlice(whole.addr(), ~std::uint64_t{0}, keys)}) {

@@ -32,11 +32,7 @@ RemoteMemory imported(const MemoryWindow& window) {
 
 // By the key of `known`, and not held to what that grants.
 RemoteSlice beside(const RemoteSlice& known, std::ptrdiff_t offset, std::size_t bytes) {
-  std::array<std::uint64_t, transport::kind_count> keys{};
-  for (std::size_t k = 0; k < keys.size(); ++k) {
-    keys[k] = known.rkey(static_cast<transport::kind>(k));
-  }
-  return RemoteSlice(known.addr() + static_cast<std::uint64_t>(offset), bytes, keys);
+  return RemoteSlice(known.addr() + static_cast<std::uint64_t>(offset), bytes, known.keys());
 }
 
 struct access_outcome {
@@ -324,9 +320,7 @@ TEST_CASE("Q8: a key that is no window's fails the receive, and ends the connect
         const Received first = co_await receiving;
         CHECK(first.invalidated == window.key());
       } else if (i == 2) {
-        std::array<std::uint64_t, transport::kind_count> keys{};
-        keys.fill(0x12345678);
-        wrong = RemoteSlice(whole.all().addr(), 8, keys);
+        wrong = RemoteSlice(whole.all().addr(), 8, {on.over(), 0x12345678});
       }
       recv_operation receiving = w.server.recv(room).start();
       const result<void> sent = co_await w.client.send_invalidate(message, wrong).result();

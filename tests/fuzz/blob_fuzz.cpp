@@ -37,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::array<std::byte, cordma::detail::blob::bytes> again{};
   cordma::detail::encode(*decoded, again);
   if (!std::equal(again.begin(), again.end(), in.begin(), in.end())) std::abort();
+  if (memory->skipped() > memory->all().keys().size()) std::abort();
   if (memory->slice(0, memory->size()).ok() != true) std::abort();
   if (memory->slice(1, memory->size()).ok()) std::abort();
   return 0;

@@ -5,12 +5,14 @@
 #include <support/stage.hpp>
 
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/unique_fd.hpp>
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <thread>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -323,17 +325,32 @@ TEST_CASE(
   }(&worker));
 }
 
-TEST_CASE("B1: the simulator is not chosen by name, and not offered either") {
+TEST_CASE("B1: what has no setting is not chosen by name, and not offered either") {
   std::string why;
-  {
-    const environment e("CORDMA_TRANSPORT", "sim");
+  for (const std::string named : {"sim", "test"}) {
+    CAPTURE(named);
+    {
+      const environment e("CORDMA_TRANSPORT", named.c_str());
+      CHECK(code_of_context({}, why) == errc::invalid_value);
+      CHECK(why.ends_with("auto, shm, tcp, verbs"));
+    }
+    const unique_fd file(::memfd_create("settings", MFD_CLOEXEC));
+    const std::string text = "{\"transport\": \"" + named + "\"}";
+    REQUIRE(::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+    const environment e("CORDMA_CONFIG", path.c_str());
     CHECK(code_of_context({}, why) == errc::invalid_value);
     CHECK(why.ends_with("auto, shm, tcp, verbs"));
   }
-  context_options o;
-  o.transports = {transport::kind::sim};
-  CHECK(code_of_context(o, why) == errc::not_supported);
-  CHECK(why.find("context_options::domains") != std::string::npos);
+  CHECK(parse_transport("test").code() == errc::invalid_value);
+  for (const transport::kind k : {transport::kind::sim, transport::kind::test}) {
+    context_options o;
+    o.transports = {k};
+    CHECK(code_of_context(o, why) == errc::not_supported);
+    CHECK(why.find(std::string(transport::name(k)) + " is not chosen by name") !=
+          std::string::npos);
+    CHECK(why.find("context_options::domains") != std::string::npos);
+  }
   CHECK(parse_transport("ship").why().message().ends_with("use shm, tcp or verbs"));
 }
 

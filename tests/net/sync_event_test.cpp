@@ -1,5 +1,6 @@
 // SyncEvent in one process: how it is made and started, what it counts, who waits and who is woken.
 #include <doctest/doctest.h>
+#include <support/paper_domain.hpp>
 #include <support/stage.hpp>
 
 #include <cordma/net/memory/blob.hpp>
@@ -523,29 +524,17 @@ TEST_CASE("E8, E11: who waits when it is stopped, or destroyed, learns of it") {
 
 namespace {
 
-// A device that registers memory and can do what `caps` says; nobody connects over it.
-class paper_domain final : public transport::domain {
- public:
-  explicit paper_domain(const transport::capabilities& caps) : caps_(caps) {}
-  [[nodiscard]] const transport::capabilities& caps() const noexcept override { return caps_; }
-  result<transport::memory_keys> register_memory(const transport::memory_range&) override {
-    return transport::memory_keys{.lkey = 1, .rkey = 1};
-  }
-  void deregister_memory(std::uint32_t) noexcept override {}
-  result<std::unique_ptr<transport::adapter>> open(reactor&) override {
-    return errc::not_supported;
-  }
-
- private:
-  transport::capabilities caps_;
-};
-
-Context context_with(std::uint32_t rc_operations) {
+std::shared_ptr<transport::domain> context_domain(std::uint32_t rc_operations) {
   transport::capabilities caps;
   caps.transport = transport::kind::verbs;
   caps.operations[0] = rc_operations;
+  caps.ordered_path = true;
+  return std::make_shared<paper_domain>(caps);
+}
+
+Context context_with(std::uint32_t rc_operations) {
   context_options o;
-  o.domains.push_back(std::make_shared<paper_domain>(caps));
+  o.domains.push_back(context_domain(rc_operations));
   return Context(o);
 }
 
@@ -605,4 +594,83 @@ TEST_CASE("E9: a blob that is cut, changed anywhere, or of something else is ref
   CHECK(RemoteSyncEvent::import(h.context, region.export_blob().value()).code() ==
         errc::invalid_value);
   CHECK(RemoteMemory::import(blob).code() == errc::invalid_value);
+}
+
+namespace {
+
+// The blob of a SyncEvent, with its checksum and that of the memory in it made right.
+std::vector<std::byte> sealed(std::vector<std::byte> blob) {
+  const auto seal = [](std::span<std::byte> of, std::size_t crc_at) {
+    std::ranges::fill(of.subspan(crc_at, 4), std::byte{0});
+    const std::uint32_t sum = detail::crc32c(of);
+    for (std::size_t i = 0; i < 4; ++i) of[crc_at + i] = static_cast<std::byte>(sum >> (8 * i));
+  };
+  seal(std::span(blob).subspan(detail::sync_blob::word_at), detail::blob::crc_at);
+  seal(blob, detail::sync_blob::crc_at);
+  return blob;
+}
+
+std::vector<std::byte> exported_event(Context& context, std::size_t at, unsigned value) {
+  SyncEvent event(context, between(sync_location::remote, sync_location::remote));
+  event.start_blocking().value();
+  std::vector<std::byte> blob = event.export_remote().value();
+  blob[at] = static_cast<std::byte>(value);
+  return sealed(std::move(blob));
+}
+
+}  // namespace
+
+TEST_CASE("E9: a blob of another version is unsupported_version, naming theirs and ours") {
+  Context context = context_with(adds);
+  for (const std::size_t at : {std::size_t{4}, detail::sync_blob::word_at + 4}) {
+    for (const unsigned version : {0U, 1U, 3U}) {
+      CAPTURE(at);
+      CAPTURE(version);
+      const result<RemoteSyncEvent> r =
+          RemoteSyncEvent::import(context, exported_event(context, at, version));
+      REQUIRE(r.code() == errc::unsupported_version);
+      CHECK(r.why().message().find("version " + std::to_string(version)) != std::string::npos);
+      CHECK(r.why().message().find("version 2") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("E9: a blob without a key is invalid_value, one of an unknown transport not_supported") {
+  Context context = context_with(adds);
+  constexpr std::size_t count_at = detail::sync_blob::word_at + detail::blob::count_at;
+  for (const unsigned count : {0U, 4U, 255U}) {
+    CAPTURE(count);
+    const result<RemoteSyncEvent> r =
+        RemoteSyncEvent::import(context, exported_event(context, count_at, count));
+    CHECK(r.code() == errc::invalid_value);
+  }
+  constexpr std::size_t kind_at = detail::sync_blob::word_at + detail::blob::keys_at;
+  const result<RemoteSyncEvent> r =
+      RemoteSyncEvent::import(context, exported_event(context, kind_at, 200));
+  REQUIRE(r.code() == errc::not_supported);
+  CHECK(r.why().message().find("keys for 200") != std::string::npos);
+}
+
+TEST_CASE("E9: keys of unknown transports are skipped and counted") {
+  transport::capabilities other;
+  other.transport = transport::kind::test;
+  context_options two;
+  two.domains = {context_domain(adds), std::make_shared<paper_domain>(other)};
+  Context context(two);
+  constexpr std::size_t second_at =
+      detail::sync_blob::word_at + detail::blob::keys_at + detail::blob::key_bytes;
+  const std::vector<std::byte> blob = exported_event(context, second_at, 77);
+  CHECK(RemoteSyncEvent::import(context, blob).value().skipped() == 1);
+}
+
+TEST_CASE("E9: a transport that does not keep the order of a path is not used") {
+  Context able = context_with(adds);
+  transport::capabilities caps = able.transports()[0];
+  caps.ordered_path = false;
+  context_options o;
+  o.domains.push_back(std::make_shared<paper_domain>(caps));
+  const result<RemoteSyncEvent> r =
+      RemoteSyncEvent::import(Context(o), exported_event(able, 16, 0));
+  REQUIRE(r.code() == errc::not_supported);
+  CHECK(r.why().message().find("could overtake") != std::string::npos);
 }

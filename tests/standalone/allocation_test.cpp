@@ -62,10 +62,7 @@ task<> write_and_flush(ground& g) {
 task<> read_back(ground& g) { co_await g.ends.client.read(g.remote, g.out); }
 
 task<> add_one(ground& g) {
-  const RemoteSlice word(
-      g.remote.addr(), 8,
-      {g.remote.rkey(transport::kind::shm), g.remote.rkey(transport::kind::tcp),
-       g.remote.rkey(transport::kind::sim), g.remote.rkey(transport::kind::verbs)});
+  const RemoteSlice word(g.remote.addr(), 8, g.remote.keys());
   co_await g.ends.client.fetch_add(word, 1);
 }
 

@@ -1,4 +1,5 @@
 #include <support/stage.hpp>
+#include <support/toy_transport.hpp>
 
 #include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/when_all.hpp>
@@ -12,11 +13,14 @@ namespace cordma::test {
 struct backdrop {
   virtual_clock time;
   std::optional<transport::sim::network> net;
+  std::shared_ptr<toy_network> toys;
 };
 
 transport::kind transport_under_test() {
   const char* const named = std::getenv("CORDMA_TEST_TRANSPORT");
-  return parse_transport(named != nullptr ? named : "shm").value();
+  const std::string asked = named != nullptr ? named : "shm";
+  if (asked == transport::name(transport::kind::test)) return transport::kind::test;
+  return parse_transport(asked).value();
 }
 
 wait_mode wait_under_test() {
@@ -78,9 +82,13 @@ stage::stage(const stage_options& options, transport::kind over)
     n.events_with_completions = options.events_with_completions;
     behind_->net.emplace(n, *loop_);
   }
+  const bool toy = over == transport::kind::test;
+  if (toy) behind_->toys = make_toy_network();
   const auto host = [&](const char* named) {
     context_options c;
-    if (simulated) {
+    if (toy) {
+      c.domains.push_back(make_toy_domain(behind_->toys));
+    } else if (simulated) {
       c.domains.push_back(behind_->net->make_domain(named));
       for (std::uint32_t i = 2; i <= options.devices; ++i) {
         const std::string further = std::string(named) + "." + std::to_string(i);
@@ -186,6 +194,15 @@ MemoryRegion server_memory(stage& s, std::size_t bytes, access rights) {
 RemoteMemory exported(const MemoryRegion& region) {
   const std::vector<std::byte> blob = region.export_blob().value();
   return RemoteMemory::import(blob).value();
+}
+
+transport::remote_keys flipped_keys(const RemoteSlice& known, std::uint64_t bits) {
+  const transport::remote_keys& keys = known.keys();
+  transport::remote_keys flipped;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    flipped.add(keys.kind_at(i), keys.key_at(i) ^ bits);
+  }
+  return flipped;
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // Two hosts with a Worker each, on one reactor, over the transport under test: where most tests of
-// net/ play. On sim the hosts are simulated and time is virtual.
+// net/ play. On sim the hosts are simulated and time is virtual; `test` is the toy of toy_transport.hpp.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -147,6 +147,8 @@ inline constexpr access every_right = access::local_write | transport::all_remot
 [[nodiscard]] MemoryRegion server_memory(stage& s, std::size_t bytes, access rights = every_right);
 // As the other side sees it.
 [[nodiscard]] RemoteMemory exported(const MemoryRegion& region);
+// Keys that nobody gave out: those of `known`, each with these bits flipped.
+[[nodiscard]] transport::remote_keys flipped_keys(const RemoteSlice& known, std::uint64_t bits);
 
 // Bytes that tell where they belong: a function of `seed` and of the place.
 void fill(std::span<std::byte> bytes, std::uint64_t seed);

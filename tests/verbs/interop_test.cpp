@@ -83,9 +83,7 @@ endpoint_options plain() {
 
 // Memory of a peer who told its address and key in words of its own.
 RemoteSlice remote_at(std::uint64_t address, std::uint64_t bytes, std::uint32_t rkey) {
-  std::array<std::uint64_t, transport::kind_count> keys{};
-  keys[static_cast<std::size_t>(transport::kind::verbs)] = rkey;
-  return RemoteSlice(address, bytes, keys);
+  return RemoteSlice(address, bytes, {transport::kind::verbs, rkey});
 }
 
 task<> await_end(Endpoint* e) {

@@ -191,14 +191,13 @@ task<void> client::greet(std::string token) {
 
 bool client::reads_by_itself() const noexcept {
   if (options_.gets != way_of_gets::what_is_faster) return options_.gets == way_of_gets::one_sided;
-  return server_.transport() != cordma::transport::kind::tcp;
+  return server_.abilities().target_idle();
 }
 
-// Two or three reads for each key, where one request would ask for all of them: but over shm this is not faster.
+// Two or three reads for each key, where one request would ask for all of them: that is faster only if a read is a copy.
 bool client::reads_many() const noexcept {
   if (shards_.empty()) return false;
-  return options_.gets == way_of_gets::one_sided ||
-         server_.transport() == cordma::transport::kind::shm;
+  return options_.gets == way_of_gets::one_sided || server_.abilities().remote_access_is_copy;
 }
 
 // The regions that are new since last time.
@@ -552,7 +551,7 @@ const std::string& client::transport_reason() const noexcept { return server_.tr
 bool client::fell_back() const {
   const std::string here = server_.local_address();
   const std::string there = server_.peer_address();
-  return server_.transport() == cordma::transport::kind::tcp &&
+  return !server_.abilities().target_idle() &&
          transport_reason().find(": after ") != std::string::npos &&
          here.substr(0, here.rfind(':')) == there.substr(0, there.rfind(':'));
 }

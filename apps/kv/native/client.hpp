@@ -19,8 +19,9 @@
 
 namespace kv {
 
-// How gets find values. One-sidedly, a bucket and an item are read out of the server's memory. Over tcp the server's worker
-// serves each of these reads, so that two take longer than to ask it once.
+// How gets find values. One-sidedly, a bucket and an item are read out of the server's memory. Over a transport without
+// capabilities::target_idle(), as tcp is, the server's worker serves each of these reads, so that two take longer than
+// to ask it once.
 enum class way_of_gets : std::uint8_t { what_is_faster, one_sided, asked };
 
 struct client_options {
@@ -170,7 +171,7 @@ class client {
   [[nodiscard]] const client_counters& counters() const noexcept;
   [[nodiscard]] std::string_view transport() const noexcept;
   [[nodiscard]] const std::string& transport_reason() const noexcept;
-  // Whether the server is on this machine and is reached by tcp all the same, though nobody chose it.
+  // Whether the server is on this machine and nevertheless serves each read, though nobody chose its transport.
   [[nodiscard]] bool fell_back() const;
   [[nodiscard]] std::uint32_t shards() const noexcept { return shards_count_; }
   [[nodiscard]] bool one_sided() const noexcept { return !shards_.empty(); }

@@ -59,10 +59,8 @@ void server::report_limits() const {
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) files.rlim_cur = RLIM_INFINITY;
   const rlim_t locked = locked_memory_limit();
   log_.write(log_level::notice, "limits: " + limits_text(files.rlim_cur, locked));
-  const auto is_verbs = [](const cordma::transport::capabilities& t) {
-    return t.transport == cordma::transport::kind::verbs;
-  };
-  if (!context_ || std::ranges::none_of(context_->transports(), is_verbs)) return;
+  const auto locks = &cordma::transport::capabilities::locks_memory;
+  if (!context_ || std::ranges::none_of(context_->transports(), locks)) return;
   const std::string warning = locked_memory_warning(locked, options_.configured.values.maxmemory);
   if (!warning.empty()) log_.write(log_level::warning, warning);
 }

@@ -37,7 +37,12 @@ capabilities describe() {
   c.max_message = std::uint64_t{1} << 30;
   c.event_driven = true;
   c.needs_target_progress = true;  // for the first access with a key, and for private memory
+  c.remote_access_is_copy = true;
+  c.whole_words = true;  // of the library's memory: other memory the kernel copies
+  c.ordered_path = true;
   c.atomic_with_cpu = true;
+  c.own_ports = true;
+  c.every_address = true;
   c.shared_receive_queues = true;
   return c;
 }

@@ -35,7 +35,10 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
   c.max_connect_data = most_connect_data;
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
+  c.whole_words = true;
+  c.ordered_path = true;
   c.atomic_with_cpu = true;
+  c.every_address = true;
   c.shared_receive_queues = true;
   return c;
 }

@@ -36,7 +36,10 @@ capabilities describe() {
   c.max_accept_data = most_accept_data;
   c.event_driven = true;
   c.needs_target_progress = true;
+  c.whole_words = true;
+  c.ordered_path = true;
   c.atomic_with_cpu = true;
+  c.every_address = true;
   c.shared_receive_queues = true;
   return c;
 }

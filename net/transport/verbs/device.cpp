@@ -375,7 +375,9 @@ capabilities describe(const device& d, const verbs_options& options) {
   c.event_driven = true;
   c.needs_target_progress = false;
   c.atomic_with_cpu = a.atomic_cap == IBV_ATOMIC_GLOB;
-  c.splits_words = d.is_soft_roce();
+  c.whole_words = !d.is_soft_roce();
+  c.ordered_path = true;
+  c.locks_memory = true;
   c.plain_peers = true;
   c.wakes_selectively = true;
   c.tells_device_events = options.pd == nullptr;
