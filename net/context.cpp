@@ -7,6 +7,7 @@
 #include <cordma/net/settings.hpp>
 #include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/reserve_file.hpp>
+#include <cordma/runtime/trace.hpp>
 
 #include <algorithm>
 #include <array>
@@ -267,6 +268,10 @@ Context::Context(const context_options& from_code)
   require_one_of_each(core_->domains);
   if (core_->domains.empty()) {
     throw_error({errc::not_supported, "no transport can be used on this machine"});
+  }
+  if (!options.trace.get().empty()) {
+    const result<void> started = start_trace(options.trace.get());
+    if (!started) throw_error(started.why());
   }
   if (core_->rail_domains.size() > detail::most_rail_domains) {
     throw_error({errc::invalid_value, std::to_string(core_->rail_domains.size()) +

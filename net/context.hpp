@@ -44,6 +44,9 @@ struct context_options {
   transport::shm_options shm;
   transport::tcp_options tcp;
   transport::verbs_options verbs;
+  // The file for a trace of posts, completions, events and waits, for the whole process; empty: none. See
+  // runtime/trace.hpp.
+  defaulted<std::string> trace{by_default, ""};
 };
 
 // "shm", "tcp", "verbs", and "sim", which no user can ask for by name; anything else is invalid_value,
@@ -60,7 +63,7 @@ struct context_options {
 class Context {
  public:
   // Throws cordma::error: invalid_value (bad configuration, naming key and value; a null domain),
-  // not_supported (a transport that was asked for by name), no_memory; what a transport says to its settings, such as
+  // not_supported (a transport that was asked for by name), no_memory; the errors of start_trace(); what a transport says to its settings, such as
   // not_found for shm.directory.
   explicit Context(const context_options& options = {});
 

@@ -83,6 +83,8 @@ settings::settings(const context_options& from_code) : code_(from_code) {
   transport_ =
       table_.add_list("transport", {"auto"}, "the transports to use, in the order of preference",
                       {"auto", "shm", "tcp", "verbs"}, "auto");
+  trace_ = table_.add_text("trace", initial.trace.get(),
+                           "file for a trace of this process, as Chrome JSON; %p is its id");
   shm_directory_ = table_.add_text("shm.directory", initial.shm.directory.get(),
                                    "where processes meet; empty: a folder of this user");
   shm_ring_bytes_ = table_.add_size("shm.ring_bytes", initial.shm.ring_bytes,
@@ -173,6 +175,7 @@ void settings::take_from_code() {
          "sim::network"}));
   }
   if (!code_.transports.empty()) demand(table_.set("transport", joined(code_.transports)));
+  take("trace", code_.trace);
   take("shm.directory", code_.shm.directory);
   take("shm.ring_bytes", code_.shm.ring_bytes);
   take("shm.eager_bytes", code_.shm.eager_bytes);
@@ -232,6 +235,7 @@ context_options settings::options() const {
     const transport::kind k = parse_transport(name).value();
     if (std::ranges::count(o.transports, k) == 0) o.transports.push_back(k);  // twice is once
   }
+  o.trace = table_.get(trace_);
   o.shm.directory = table_.get(shm_directory_);
   o.shm.ring_bytes = static_cast<std::uint32_t>(table_.get(shm_ring_bytes_));
   o.shm.eager_bytes = static_cast<std::uint32_t>(table_.get(shm_eager_bytes_));

@@ -38,6 +38,7 @@ class settings {
   context_options code_;
   config table_;
   config_key<std::vector<std::string>> transport_;
+  config_key<std::string> trace_;
   config_key<std::string> shm_directory_;
   config_key<std::uint64_t> shm_ring_bytes_;
   config_key<std::uint64_t> shm_eager_bytes_;

@@ -156,6 +156,11 @@ class Worker : public user_data_holder {
   // every message; nothing has changed then), no_lock.
   result<void> wake_for(wake_reason reason);
 
+  // Writes the report of this Worker to `fd`: every endpoint with its state, its queues and the age of its oldest request,
+  // timers, descriptors, and every suspended coroutine with the chain of its callers: see reactor::dump(), whose part it
+  // is, and install_dump_handler(). At most 200 lines. REQUIRES its thread.
+  void dump(int fd = 2) const noexcept { loop_->dump(fd); }
+
   // See device_event_operation. The last 64 events that nobody asked for are kept.
   device_event_operation next_device_event() noexcept;
 

@@ -4,6 +4,9 @@
 #pragma once
 
 namespace cordma::detail {
+// From now on `last_words` is called once when a check has failed, after its message.
+void call_before_abort(void (*last_words)() noexcept) noexcept;
+
 [[noreturn]] void check_failed(const char* kind, const char* expression, const char* file, int line,
                                const char* function) noexcept;
 // As above, with the two values that should have stood in the stated relation.

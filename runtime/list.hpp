@@ -5,6 +5,10 @@
 
 namespace cordma {
 
+namespace detail {
+struct stack_layout;
+}
+
 // A place in at most one list at a time. Not thread-safe. Destroying a linked node unlinks it.
 class list_node {
  public:
@@ -33,6 +37,7 @@ class list_node {
  private:
   template <class>
   friend class list;
+  friend struct detail::stack_layout;
   void take_place_of(list_node& other) noexcept {
     if (other.next_ == nullptr) return;
     prev_ = other.prev_;
@@ -70,9 +75,11 @@ class list {
     insert(*place, item);
   }
   T& pop_front() noexcept {
-    T& item = front();
-    static_cast<list_node&>(item).unlink();
-    return item;
+    list_node& first = *head_.next_;
+    head_.next_ = first.next_;
+    first.next_->prev_ = &head_;
+    first.prev_ = first.next_ = nullptr;
+    return static_cast<T&>(first);
   }
   // The first for which `which(item)` holds, or null.
   template <class Which>
@@ -85,7 +92,10 @@ class list {
   }
   // Moves everything of `other` behind what is here.
   void splice_back(list& other) noexcept {
-    if (other.empty()) return;
+    if (!other.empty()) splice_items_back(other);
+  }
+  // The same. REQUIRES that `other` is not empty.
+  void splice_items_back(list& other) noexcept {
     list_node* first = other.head_.next_;
     list_node* last = other.head_.prev_;
     other.head_.prev_ = other.head_.next_ = &other.head_;
@@ -93,6 +103,18 @@ class list {
     head_.prev_->next_ = first;
     last->next_ = &head_;
     head_.prev_ = last;
+  }
+  // For a signal handler, which may meet the list in the middle of a change: false as soon as two links do not fit
+  // together. `visit(T&)` changes no list.
+  template <class Visit>
+  [[nodiscard]] bool look_through(Visit visit) noexcept {
+    for (list_node* at = &head_;;) {
+      list_node* const next = at->next_;
+      if (next == nullptr || next->prev_ != at) return false;
+      if (next == &head_) return true;
+      visit(static_cast<T&>(*next));
+      at = next;
+    }
   }
   // `visit(T&)` may unlink the item it is given, and no other.
   template <class Visit>

@@ -10,6 +10,7 @@
 #include <cordma/runtime/task.hpp>
 
 #include <coroutine>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -33,6 +34,10 @@ class operation_base : public ready_item {
   [[nodiscard]] bool done() const noexcept { return phase_ == phase::done; }
   // Null until it is started, where it takes the reactor of whoever starts it.
   [[nodiscard]] reactor* home() const noexcept { return home_; }
+  // For reports: the task that awaits it, or null.
+  [[nodiscard]] task_promise_base* awaiting_task() const noexcept {
+    return observer_ == nullptr ? task_promise_base::at(waiter_) : nullptr;
+  }
   // Instead of awaiting it. `context` is not null. An operation that is done already tells at once,
   // through the ready list.
   void observe(observer who, void* context) noexcept {
@@ -117,6 +122,7 @@ class operation_base : public ready_item {
     }
   }
 
+  friend struct detail::stack_layout;
   reactor* home_;
   void* waiter_ = nullptr;  // a coroutine's address, or the observer's context
   observer observer_ = nullptr;
@@ -168,7 +174,9 @@ class [[nodiscard]] operation : public Base {
   }
   template <class Promise>
     requires std::is_base_of_v<task_promise_base, Promise>
-  bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+  bool await_suspend(std::coroutine_handle<Promise> h,
+                     std::source_location here = std::source_location::current()) noexcept {
+    h.promise().suspended_at = here;
     return suspend(h, h.promise().context);
   }
   T await_resume() {
@@ -182,8 +190,9 @@ class [[nodiscard]] operation : public Base {
     explicit result_awaiter(Derived& op) noexcept : op_(op) {}
     [[nodiscard]] bool await_ready() noexcept { return op_.await_ready(); }
     template <class Promise>
-    bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-      return op_.await_suspend(h);
+    bool await_suspend(std::coroutine_handle<Promise> h,
+                       std::source_location here = std::source_location::current()) noexcept {
+      return op_.await_suspend(h, here);
     }
     cordma::result<T> await_resume() { return op_.take_result(); }
 

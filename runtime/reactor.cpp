@@ -1,5 +1,7 @@
 #include <cordma/runtime/reactor.hpp>
 
+#include <cordma/runtime/live_reactors.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -33,6 +35,8 @@ constexpr unsigned most_turns_per_look = 64;
 constexpr int looks_per_wake_up = 16;
 // Adaptive mode measures one sleep in so many: what a wake-up costs changes with what else runs.
 constexpr unsigned sleeps_per_measurement = 8;
+// The coarse time is read once in as many passes, beside each end of a wait.
+constexpr std::uint64_t turns_per_coarse_time = 1024;
 
 duration read_clock(clockid_t which) noexcept {
   timespec t{};
@@ -53,6 +57,24 @@ void relax() noexcept {
   asm volatile("yield");
 #endif
 }
+
+// Set while it lives, as a signal handler on this thread sees it.
+class being_changed {
+ public:
+  explicit being_changed(bool& flag) noexcept : flag_(flag) {
+    flag_ = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  being_changed(const being_changed&) = delete;
+  being_changed& operator=(const being_changed&) = delete;
+  ~being_changed() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    flag_ = false;
+  }
+
+ private:
+  bool& flag_;
+};
 
 int watch(int epoll_fd, int fd, bool edge) noexcept {
   epoll_event e{};
@@ -87,8 +109,11 @@ timer::~timer() {
 reactor::reactor(const reactor_options& options)
     : options_(options),
       clock_(options.time != nullptr ? options.time : &real_clock()),
+      real_time_(clock_ == &real_clock()),
       owner_thread_(detail::name_thread()),
-      turns_per_look_(first_turns_per_look) {
+      turns_per_look_(first_turns_per_look),
+      made_at_(tick_pair::now()) {
+  read_coarse_time();
   pollers_.reserve(8);
   epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (epoll_fd_) event_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -100,14 +125,19 @@ reactor::reactor(const reactor_options& options)
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
       spin_ = cordma::spin_budget::at_most(options_.spin_limit);
-    } else if (clock_ == &real_clock()) {
+    } else if (real_time_) {
       measure_wake_cost();
     }
   }
+  entry_ = detail::enter_table(*this);
 }
 
 reactor::~reactor() {
   CORDMA_REQUIRE(!in_turn_);
+  if (trace_ != nullptr && !inherited()) {
+    trace_->write(entry_ != nullptr ? static_cast<std::uint64_t>(entry_->thread.load()) : 0);
+  }
+  detail::leave_table(entry_);
   for (inbox_item* item = inbox_.exchange(nullptr); item != nullptr;) {
     inbox_item* next = item->next_;
     if (item->drop_ != nullptr) item->drop_(*item);
@@ -118,6 +148,11 @@ reactor::~reactor() {
     r.drop_(r);
   }
   while (first_timer_ != nullptr) remove(*first_timer_);
+}
+
+void reactor::start_tracing() {
+  if (trace_ != nullptr || !is_tracing()) return;
+  trace_ = std::make_unique<trace_ring>(real_time_ ? nullptr : clock_);
 }
 
 reactor* reactor::current() noexcept { return current_reactor; }
@@ -132,6 +167,7 @@ result<void> reactor::claim() noexcept {
     return wrong_thread("the reactor is running on another thread");
   }
   owner_thread_.store(detail::name_thread(), std::memory_order_relaxed);
+  detail::change_thread(entry_);
   return {};
 }
 
@@ -167,20 +203,25 @@ std::size_t reactor::pass() noexcept {
   std::size_t work = poll_all();
   work += run_inbox();
   const std::size_t fired = fire_timers();
-  own_timer_only_ = work == 0 && fired != 0;
+  const bool own_timer_only = work == 0 && fired != 0;
   work += fired;
   if (!ready_.empty()) work += run_ready();
   current_reactor = outer;
   in_turn_ = false;
-  ++counters_.turns;
-  if (work == 0) ++counters_.idle_turns;
+  if (++counters_.turns % turns_per_coarse_time == 0) [[unlikely]]
+    read_coarse_time();
+  if (work == 0) {
+    ++counters_.idle_turns;
+  } else {
+    own_timer_only_ = own_timer_only;
+  }
   return work;
 }
 
 std::size_t reactor::poll_all() noexcept {
   std::size_t work = 0;
   // By index: a poller may be added from within poll().
-  for (std::size_t i = 0; i < pollers_.size(); ++i) work += pollers_[i]->poll();
+  for (std::size_t i = 0; i < poller_count_; ++i) work += pollers_[i]->poll();
   return work;
 }
 
@@ -209,12 +250,12 @@ std::size_t reactor::run_ready() noexcept {
   std::size_t work = 0;
   // A list of its own: what becomes ready meanwhile waits for the next pass, behind the pollers.
   list<ready_item> now;
-  now.splice_back(ready_);
-  while (!now.empty() && work < most_ready_per_turn) {
+  now.splice_items_back(ready_);
+  do {
     ready_item& item = now.pop_front();
     ++work;
     item.run_(item);
-  }
+  } while (!now.empty() && work < most_ready_per_turn);
   if (!now.empty()) {
     now.splice_back(ready_);
     ready_.splice_back(now);
@@ -243,11 +284,7 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
     }
     if (done(context)) break;
     idle();
-    if (stuck_) {
-      return failure{errc::bad_state,
-                     "every coroutine waits, and in virtual time nothing is left that could wake "
-                     "one: a deadlock in the program or a lost completion"};
-    }
+    if (stuck_) return deadlock();
   }
   return {};
 }
@@ -289,7 +326,7 @@ void reactor::adapt_looks(duration took) noexcept {
 }
 
 bool reactor::skip_to_next_timer() noexcept {
-  if (clock_ == &real_clock()) return false;
+  if (real_time_) return false;
   if (!ready_.empty() || !inbox_empty()) return true;
   if (first_timer_ == nullptr) {
     // Another thread may still post; whoever mixes threads with virtual time keeps a timer pending.
@@ -297,7 +334,13 @@ bool reactor::skip_to_next_timer() noexcept {
     return stuck_;
   }
   turns_to_clock_ = 0;
-  return clock_->advance_to(first_timer_->when_);
+  const bool advanced = clock_->advance_to(first_timer_->when_);
+  read_coarse_time();
+  return advanced;
+}
+
+void reactor::read_coarse_time() noexcept {
+  coarse_now_ = static_cast<coarse_time>(fine_now() >> coarse_shift);
 }
 
 arm_state reactor::prepare_wait() noexcept {
@@ -329,8 +372,18 @@ arm_state reactor::prepare_wait() noexcept {
     armed_ = true;  // not before: what that poll made ready need not wake anybody
     arm_timer_fd();
   }
+  if (trace_ != nullptr) [[unlikely]]
+    trace_wait(state);
   return state;
 }
+
+void reactor::trace_wait(arm_state state) noexcept {
+  const bool armed = state == arm_state::armed;
+  trace_->add(trace_point::arm, armed ? "armed" : "busy", this, pollers_.size());
+  if (armed) trace_->add(trace_point::sleep, "sleep", this);
+}
+
+void reactor::trace_wake() noexcept { trace_->add(trace_point::wake, "wake", this); }
 
 void reactor::finish_wait() noexcept {
   if (!armed_ || inherited()) return;
@@ -342,11 +395,14 @@ void reactor::finish_wait() noexcept {
 }
 
 void reactor::end_wait() noexcept {
+  if (trace_ != nullptr && armed_) [[unlikely]]
+    trace_wake();
   armed_ = false;
   sleeping_.store(false, std::memory_order_relaxed);
   wake_requested_.exchange(false, std::memory_order_acq_rel);
   turns_to_clock_ = 0;
   for (poller* p : pollers_) p->disarm();
+  read_coarse_time();
 }
 
 void reactor::sleep_once() noexcept {
@@ -454,10 +510,13 @@ void reactor::wake_once() noexcept {
 }
 
 result<void> reactor::add(poller& p) {
+  const being_changed mark(changing_);
   pollers_.push_back(&p);
+  ++poller_count_;
   if (p.wait_fd() < 0) {
     if (p.wait_fd() == poller::cannot_wake && options_.mode != wait_mode::polling) {
       pollers_.pop_back();
+      --poller_count_;
       return failure{errc::not_supported, std::string("the ") + p.name() +
                                               " source cannot wake a sleeper: use a reactor in "
                                               "polling mode"};
@@ -465,6 +524,7 @@ result<void> reactor::add(poller& p) {
   } else if (watch(epoll_fd_.get(), p.wait_fd(), p.edge_triggered()) != 0) {
     const int saved = errno;
     pollers_.pop_back();
+    --poller_count_;
     return failure::from_os(saved, {"watching the descriptor of the ", p.name(),
                                     " source (limit: fs.epoll.max_user_watches)"});
   }
@@ -474,7 +534,9 @@ result<void> reactor::add(poller& p) {
 void reactor::remove(poller& p) noexcept {
   const auto at = std::find(pollers_.begin(), pollers_.end(), &p);
   if (at == pollers_.end()) return;
+  const being_changed mark(changing_);
   pollers_.erase(at);
+  --poller_count_;
   // A child of fork() shares the set with its parent.
   if (p.wait_fd() < 0 || inherited()) return;
   epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, p.wait_fd(), nullptr);
@@ -486,6 +548,7 @@ bool reactor::earlier(const timer& a, const timer& b) noexcept {
 
 void reactor::add(timer& t, time_point when) noexcept {
   if (t.owner_ != nullptr) t.owner_->remove(t);
+  const being_changed mark(changing_);
   t.owner_ = this;
   t.when_ = when;
   t.sequence_ = timer_sequence_++;
@@ -496,6 +559,7 @@ void reactor::add(timer& t, time_point when) noexcept {
 void reactor::remove(timer& t) noexcept {
   if (t.owner_ == nullptr) return;
   CORDMA_ASSERT(t.owner_ == this);
+  const being_changed mark(changing_);
   t.owner_ = nullptr;
   timer* const below = take_children(t);
   if (first_timer_ == &t) {
@@ -547,7 +611,7 @@ std::size_t reactor::fire_timers() noexcept {
     return 0;
   }
   turns_to_clock_ = ready_.empty() ? idle_turns_per_clock : busy_turns_per_clock;
-  if (clock_ != &real_clock()) turns_to_clock_ = 0;
+  if (!real_time_) turns_to_clock_ = 0;
   const time_point now = clock_->now();
   std::size_t work = 0;
   while (first_timer_ != nullptr && first_timer_->when_ <= now) {

@@ -6,6 +6,8 @@
 #include <cordma/runtime/process.hpp>
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/spin_budget.hpp>
+#include <cordma/runtime/ticks.hpp>
+#include <cordma/runtime/trace.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <atomic>
@@ -20,7 +22,14 @@
 
 namespace cordma {
 
+class dump_writer;
 class reactor;
+class task_promise_base;
+namespace detail {
+struct live_reactor;
+struct stack_layout;
+class task_group;
+}  // namespace detail
 
 // How a reactor waits when it has nothing to do.
 enum class wait_mode : std::uint8_t {
@@ -136,6 +145,24 @@ class resident : public list_node {
   function drop_;
 };
 
+// A task that no coroutine awaits, between its start and its end, for reports; in the list of the reactor that it is on.
+struct running_task : list_node {
+  task_promise_base* top = nullptr;     // of the coroutine that was started first
+  detail::task_group* group = nullptr;  // null: it is in none
+  std::uint32_t joins_in = 0;           // the report in which it was found to wait for other tasks
+};
+
+// The part of an object that lives on the reactor, in its report. The owner unlinks it before it changes.
+class report_section : public list_node {
+ public:
+  using function = void (*)(report_section&, dump_writer&) noexcept;
+  explicit report_section(function print) noexcept : print_(print) {}
+
+ private:
+  friend class reactor;
+  function print_;
+};
+
 struct reactor_counters {
   std::uint64_t turns = 0;       // passes of the loop
   std::uint64_t idle_turns = 0;  // ... that found nothing
@@ -236,6 +263,9 @@ class reactor {
   // not_supported where the mode may sleep and the poller cannot wake a sleeper, naming it.
   result<void> add(poller& p);
   void remove(poller& p) noexcept;
+  // The tasks on it, by the order of their start.
+  [[nodiscard]] list<running_task>& tasks() noexcept { return tasks_; }
+  void add(report_section& s) noexcept { sections_.push_back(s); }
   // Null: epoll_wait. At most one at a time.
   void set_sleeper(sleeper* s) noexcept { sleeper_ = s; }
 
@@ -255,6 +285,20 @@ class reactor {
   [[nodiscard]] int fd() const noexcept { return epoll_fd_.get(); }
   arm_state prepare_wait() noexcept;
   void finish_wait() noexcept;
+
+  // Its state, its timers, descriptors and sections, and each suspended coroutine with the chain of its callers, in at
+  // most 200 lines. Allocates nothing and takes no lock: a signal handler on the thread of the reactor may call it at any
+  // time. A list that was just being changed is reported, and not walked. REQUIRES the owner thread.
+  void dump(int fd = 2) noexcept;
+  void dump(dump_writer& out) noexcept;
+  // Records from now on, if the process has a trace file. Throws std::bad_alloc.
+  void start_tracing();
+  // Null: it does not record.
+  [[nodiscard]] trace_ring* trace() noexcept { return trace_.get(); }
+  // The time of the last wake-up or of the last 1024th pass, whichever is later.
+  [[nodiscard]] coarse_time coarse_now() const noexcept { return coarse_now_; }
+  // How long ago that was, at least.
+  [[nodiscard]] duration since(coarse_time then) noexcept;
 
   // Completing without suspending is free; doing so for ever would starve everybody else. True if
   // the caller may go on, false if it should pass through the ready list first.
@@ -285,12 +329,28 @@ class reactor {
   // What is below `t`, as a heap of its own.
   [[nodiscard]] static timer* take_children(timer& t) noexcept;
   [[nodiscard]] static bool earlier(const timer& a, const timer& b) noexcept;
+  // In ticks, or in nanoseconds of virtual time.
+  [[nodiscard]] std::uint64_t fine_now() noexcept {
+    if (real_time_) [[likely]]
+      return read_ticks();
+    return static_cast<std::uint64_t>(clock_->now().time_since_epoch().count());
+  }
+  void read_coarse_time() noexcept;
+  [[gnu::cold]] void trace_wait(arm_state state) noexcept;
+  [[gnu::cold]] void trace_wake() noexcept;
+  void dump_waits(dump_writer& out) noexcept;
+  void dump_tasks(dump_writer& out) noexcept;
+  [[nodiscard]] failure deadlock() noexcept;
+  [[nodiscard]] std::size_t count_timers() const noexcept;
 
+  friend struct detail::stack_layout;
   reactor_options options_;
   clock* clock_;
+  bool real_time_;
   list<ready_item> ready_;
   list<resident> residents_;
   std::vector<poller*> pollers_;
+  std::size_t poller_count_ = 0;  // its size, which every pass reads
   timer* first_timer_ = nullptr;  // of a pairing heap: the earliest
   std::uint64_t timer_sequence_ = 0;
   int inline_budget_ = inline_budget_per_turn;
@@ -319,6 +379,15 @@ class reactor {
   cordma::spin_budget spin_;
   unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
   reactor_counters counters_;
+
+  coarse_time coarse_now_ = 0;
+  bool changing_ = false;  // pollers_, or the heap of timers
+  tick_pair made_at_;
+  list<running_task> tasks_;
+  list<report_section> sections_;
+  std::uint32_t reports_ = 0;
+  detail::live_reactor* entry_;
+  std::unique_ptr<trace_ring> trace_;
 
   alignas(64) std::atomic<inbox_item*> inbox_{nullptr};
   std::atomic<bool> wake_requested_{false};

@@ -19,10 +19,13 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   template <class Promise>
     requires std::is_base_of_v<task_promise_base, Promise>
-  bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+  bool await_suspend(std::coroutine_handle<Promise> h,
+                     std::source_location where = std::source_location::current()) noexcept {
     reactor& here = *std::exchange(h.promise().context.home, &target_);
     if (&here == &target_) return false;
+    h.promise().suspended_at = where;
     handle_ = h;
+    root_ = h.promise().find_root();
     here.ready(*this);
     return true;
   }
@@ -39,16 +42,19 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
     }
     // Only now, fully suspended, may another thread see the coroutine.
     self.where_ = place::between;
+    if (self.root_ != nullptr) self.root_->leave();
     self.target_.post(self);
   }
   static void run_inbox(inbox_item& item) noexcept {
     auto& self = static_cast<resume_on_awaiter&>(item);
     self.where_ = place::arrived;
+    if (self.root_ != nullptr) self.root_->arrive_at(self.target_);
     self.target_.ready(self);
   }
 
   reactor& target_;
   std::coroutine_handle<> handle_;
+  task_root* root_ = nullptr;
   place where_ = place::leaving;
 };
 

@@ -10,7 +10,7 @@ struct scope::child final : list_node {
 
   static void done(task_root& root) noexcept {
     auto& m = static_cast<root_of_child&>(root);
-    m.group->ended(m);
+    m.group().ended(m);
     delete &m.owner;
   }
   struct root_of_child final : detail::group_member {

@@ -71,7 +71,9 @@ class [[nodiscard]] yield_awaiter {
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   template <class Promise>
     requires std::is_base_of_v<task_promise_base, Promise>
-  void await_suspend(std::coroutine_handle<Promise> h) noexcept {
+  void await_suspend(std::coroutine_handle<Promise> h,
+                     std::source_location here = std::source_location::current()) noexcept {
+    h.promise().suspended_at = here;
     item_.handle = h;
     h.promise().context.home->ready(item_);
   }

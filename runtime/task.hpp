@@ -10,6 +10,7 @@
 #include <coroutine>
 #include <exception>
 #include <optional>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -41,6 +42,24 @@ class task_promise_base {
   task_root* root = nullptr;
   std::coroutine_handle<> continuation;
   task_promise_base* awaiter = nullptr;
+  // The promise in the frame of a cordma task; null for none. Every task has it behind the two addresses that begin
+  // each frame: see task_promise.
+  [[nodiscard]] static task_promise_base* at(void* frame) noexcept {
+    return frame == nullptr
+               ? nullptr
+               : &std::coroutine_handle<task_promise_base>::from_address(frame).promise();
+  }
+
+  // Of the tasks that await this one, and each other, the first; null while it was not awaited.
+  [[nodiscard]] task_root* find_root() noexcept {
+    task_promise_base* at = this;
+    while (at->root == nullptr && at->awaiter != nullptr) at = at->awaiter;
+    return at->root;
+  }
+
+  // For reports: the task that this one awaits, and the last co_await of it that suspended.
+  task_promise_base* awaited = nullptr;
+  std::source_location suspended_at;
 
   // What the task threw; null before its end, and where it ended well.
   [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
@@ -65,6 +84,7 @@ class task_promise_base {
       root->ended(*context.home);  // may destroy this frame
       return std::noop_coroutine();
     }
+    awaiter->awaited = nullptr;
     awaiter->context.home = context.home;  // a task may have moved to another reactor
     if (context.home->may_continue_inline()) return continuation;
     awaiter->turn_.handle = continuation;
@@ -151,11 +171,16 @@ class [[nodiscard]] task {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
       requires std::is_base_of_v<task_promise_base, Promise>
-    std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
+    std::coroutine_handle<> await_suspend(
+        std::coroutine_handle<Promise> parent,
+        std::source_location here = std::source_location::current()) noexcept {
       auto& p = child_.promise();
-      p.context = parent.promise().context;
+      auto& q = parent.promise();
+      p.context = q.context;
       p.continuation = parent;
-      p.awaiter = &parent.promise();
+      p.awaiter = &q;
+      q.awaited = &p;
+      q.suspended_at = here;
       return child_;
     }
     T await_resume() { return child_.promise().take(); }
@@ -176,6 +201,7 @@ class [[nodiscard]] task {
 namespace detail {
 template <class T>
 task<T> task_promise<T>::get_return_object() noexcept {
+  static_assert(alignof(task_promise) <= 2 * sizeof(void*), "frames are no further aligned");
   return task<T>(std::coroutine_handle<task_promise<T>>::from_promise(*this));
 }
 inline task<void> task_promise<void>::get_return_object() noexcept {
@@ -221,7 +247,7 @@ void start_root(reactor& home, task<T>& t, cancel_source* cancel, task_root& roo
   p.context.cancel = cancel;
   p.context.cancel_home = &home;
   p.root = &root;
-  root.begin(home, t.handle());
+  root.begin(home, t.handle(), p);
 }
 
 // Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.

@@ -20,7 +20,8 @@ class group_member : public task_root {
   // For those who do more at the end than the group does; they call group->ended() themselves.
   explicit group_member(function done) noexcept : task_root(done) {}
 
-  task_group* group = nullptr;
+  using task_root::group;
+  using task_root::set_group;
   task_promise_base* promise = nullptr;
   std::size_t index = 0;
 };
@@ -63,7 +64,7 @@ class task_group {
 
   template <class T>
   void start(task<T>& t, group_member& m, std::size_t index) noexcept {
-    m.group = this;
+    m.set_group(*this);
     m.promise = &t.handle().promise();
     m.index = index;
     ++running_;
@@ -92,6 +93,11 @@ class task_group {
     cancel_.request();
   }
   [[nodiscard]] std::size_t running() const noexcept { return running_; }
+  // For reports, on the thread of its reactor: the task that waits for the end of all, or null.
+  [[nodiscard]] task_promise_base* joiner() noexcept {
+    return waiting_.empty() ? nullptr : waiting_.front().awaiting_task();
+  }
+  [[nodiscard]] const reactor& home() const noexcept { return home_; }
   // The index of the task that decided, once all have ended.
   [[nodiscard]] std::size_t first() const noexcept { return first_; }
   void rethrow_first_error() {
@@ -101,6 +107,7 @@ class task_group {
  private:
   static constexpr std::size_t nobody = static_cast<std::size_t>(-1);
 
+  friend struct stack_layout;
   reactor& home_;
   cancel_source cancel_;
   list<wait_operation> waiting_;
@@ -114,7 +121,7 @@ class task_group {
 inline group_member::group_member() noexcept
     : task_root([](task_root& r) noexcept {
         auto& m = static_cast<group_member&>(r);
-        m.group->ended(m);
+        m.group().ended(m);
       }) {}
 
 template <class A>
@@ -153,8 +160,10 @@ class end_awaiter {
   explicit end_awaiter(task<T>& t) noexcept : inner_(t.operator co_await()) {}
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   template <class Promise>
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
-    return inner_.await_suspend(parent);
+  std::coroutine_handle<> await_suspend(
+      std::coroutine_handle<Promise> parent,
+      std::source_location here = std::source_location::current()) noexcept {
+    return inner_.await_suspend(parent, here);
   }
   void await_resume() const noexcept {}
 

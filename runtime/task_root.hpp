@@ -23,14 +23,22 @@ class task_root : private ready_item, private inbox_item {
   ~task_root() { CORDMA_REQUIRE(!away_); }
 
   [[nodiscard]] reactor* home() const noexcept { return home_; }
-  // `first` is resumed in the next pass of `home`.
-  void begin(reactor& home, std::coroutine_handle<> first) noexcept {
+  // `first` is resumed in the next pass of `home`; `top` is its promise.
+  void begin(reactor& home, std::coroutine_handle<> first, task_promise_base& top) noexcept {
     home_ = &home;
     first_ = first;
+    entry_.top = &top;
+    home.tasks().push_back(entry_);
     home.ready(*this);
   }
+  [[nodiscard]] running_task& entry() noexcept { return entry_; }
+  // For reports: the task goes to another reactor, and has come there. On the thread of that which it leaves, and of
+  // that which it comes to.
+  void leave() noexcept { entry_.unlink(); }
+  void arrive_at(reactor& where) noexcept { where.tasks().push_back(entry_); }
   // The task has ended on `where`, the reactor of this thread.
   void ended(reactor& where) noexcept {
+    leave();
     if (&where == home_) {
       done_(*this);
       return;
@@ -39,6 +47,10 @@ class task_root : private ready_item, private inbox_item {
     away_ = true;
     where.ready(*this);
   }
+
+ protected:
+  [[nodiscard]] detail::task_group& group() const noexcept { return *entry_.group; }
+  void set_group(detail::task_group& g) noexcept { entry_.group = &g; }
 
  private:
   static void run_ready(ready_item& item) noexcept {
@@ -55,7 +67,9 @@ class task_root : private ready_item, private inbox_item {
     self.done_(self);
   }
 
+  friend struct detail::stack_layout;
   function done_;
+  running_task entry_;
   reactor* home_ = nullptr;
   std::coroutine_handle<> first_;
   bool away_ = false;

@@ -9,6 +9,7 @@
 #include "../support/standard_descriptors.hpp"
 #include "modules.hpp"
 
+#include <cordma/runtime/dump_handler.hpp>
 #include <cordma/runtime/stop.hpp>
 
 #include <algorithm>
@@ -157,7 +158,7 @@ class end_by_signal {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGUSR1);
+    sigaddset(&set_, SIGUSR2);  // of the destructor
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     thread_ = std::thread([this] {
       int signal = 0;
@@ -168,7 +169,7 @@ class end_by_signal {
   end_by_signal(const end_by_signal&) = delete;
   end_by_signal& operator=(const end_by_signal&) = delete;
   ~end_by_signal() {
-    ::pthread_kill(thread_.native_handle(), SIGUSR1);
+    ::pthread_kill(thread_.native_handle(), SIGUSR2);
     thread_.join();
   }
   [[nodiscard]] std::stop_token token() const noexcept { return stop_.get_token(); }
@@ -182,6 +183,7 @@ class end_by_signal {
 int run(int argc, char** argv) {
   support::hold_standard_descriptors();
   support::ignore_signals_of_errors();
+  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
   CLI::App app("Serves directories to cordma-cp, by RDMA, shared memory or TCP.", "cordma-cpd");
   options o;
   declare(app, o);

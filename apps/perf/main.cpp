@@ -9,9 +9,11 @@
 #include "watcher.hpp"
 
 #include <cordma/runtime/channel.hpp>
+#include <cordma/runtime/dump_handler.hpp>
 #include <cordma/runtime/scope.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -243,6 +245,7 @@ int run(const options& o) {
 }  // namespace perf
 
 int main(int argc, char** argv) {
+  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
   const perf::parsed command = perf::parse_options(argc, argv);
   if (command.exit_code) {
     std::fputs(command.text.c_str(), *command.exit_code == 0 ? stdout : stderr);

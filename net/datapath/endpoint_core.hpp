@@ -82,6 +82,9 @@ struct endpoint_core : list_node {
   transport::queue_pair_options granted;
   list<post_base> waiting_sends;
   list<post_base> waiting_recvs;
+  // While requests wait there: the last time that one of them was posted, or that the first began to wait.
+  coarse_time sends_wait_since = 0;
+  coarse_time recvs_wait_since = 0;
   list<state_operation> state_waiters;
   list<resolve_operation> resolvers;  // of a datagram port
   list<window_core> windows;          // that the queue pair knows

@@ -6,6 +6,10 @@
 
 #include <vector>
 
+namespace cordma {
+class dump_writer;
+}
+
 namespace cordma::detail {
 
 class adapter_poller;
@@ -28,6 +32,8 @@ struct endpoint_frames {
   virtual void on_pair_gone() noexcept = 0;
   // Whether closing need not wait for it.
   [[nodiscard]] virtual bool idle() noexcept = 0;
+  // Messages that wait, for the report of a Worker: may run in a signal handler.
+  virtual void dump(dump_writer& out) noexcept = 0;
   // For Endpoint::properties().
   virtual void describe(std::vector<transport::property>& out) const = 0;
   // The connection is that Endpoint's from now on.

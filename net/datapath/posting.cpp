@@ -72,6 +72,7 @@ bool worker_core::try_to_grow() noexcept {
   op.request_.id = s.id;
   op.request_.segments = op.segments_.data();
   s.is_recv = as == post_base::side::recv;
+  s.since = e.home->coarse_now();
   if (as == post_base::side::recv) {
     if (post_recv(e, op, peer) == posted::done) return posted::done;
     first_free_ = s.next;
@@ -131,6 +132,8 @@ void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
 }
 
 void worker_core::post_late(endpoint_core& e, post_base& op) noexcept {
+  if (trace_ != nullptr) [[unlikely]]
+    trace_post(e, op);
   post(e, op, op.own_side());
 }
 
@@ -156,6 +159,7 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
     return;
   }
   ++counters.waited;
+  if (waiting.empty()) (recv ? recvs_wait_since : sends_wait_since) = home->coarse_now();
   op.set_phase(operation_base::phase::queued);
   waiting.push_back(op);
   open_to = 0;
@@ -200,6 +204,7 @@ void endpoint_core::pump(bool recvs) noexcept {
   list<post_base>& waiting = recvs ? waiting_recvs : waiting_sends;
   while (!waiting.empty() && (recvs ? recv_credits : send_credits) != 0) {
     worker->post_late(*this, waiting.pop_front());
+    (recvs ? recvs_wait_since : sends_wait_since) = home->coarse_now();
   }
   if (state == endpoint_state::closing && !recvs) begin_close();
   refresh_open();
@@ -312,10 +317,15 @@ std::size_t adapter_poller::poll() noexcept {
     owner_.on_event(*this, adapter_->next_event());
     progressed = true;
   }
-  // What is posted meanwhile is not done before those that come after in the batch.
-  adapter_->handing_out = true;
-  owner_.tell_all(*this, std::span(batch_).first(n));
-  adapter_->handing_out = false;
+  if (n != 0) {
+    const std::span<const completion> all = std::span(batch_).first(n);
+    if (owner_.trace() != nullptr) [[unlikely]]
+      owner_.trace_completions(*this, all);
+    // What is posted meanwhile is not done before those that come after in the batch.
+    adapter_->handing_out = true;
+    owner_.tell_all(*this, all);
+    adapter_->handing_out = false;
+  }
   if (!ending_.empty()) [[unlikely]]
     end_due(n < room);
   owner_.sweep();

@@ -3,6 +3,7 @@
 
 #include <cordma/net/operations.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/ticks.hpp>
 
 #include <array>
 #include <bit>
@@ -34,6 +35,7 @@ struct slot {
   // over the slot, whether or not the message is there yet.
   bool orphan = false;
   bool arrived = false;
+  coarse_time since = 0;  // in use: the time of the post
   Received received;
   // What a detached operation leaves behind until its completion is reaped.
   Buffer lease;

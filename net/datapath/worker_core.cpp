@@ -21,6 +21,8 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
       home_(home) {
   const result<void> usable = context_->usable();
   if (!usable) throw_error(usable.why());
+  home_.start_tracing();
+  trace_ = home_.trace();
   grow();
   open_adapters();
   std::vector<adapter_poller*> added;
@@ -35,6 +37,7 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
       throw_error(adding.why());
     }
   }
+  home_.add(section_);
 }
 
 // A transport that nobody asked for by name stops none of the others. Rails keep their places.
@@ -62,6 +65,7 @@ std::string worker_core::left_out(const std::optional<transport::kind>& only) co
 
 worker_core::~worker_core() {
   enter_to_destroy();
+  section_.unlink();
   for (const auto& a : adapters_) home_.remove(*a);
   for (const auto& a : rail_adapters_) home_.remove(*a);
   anchor_->worker = nullptr;
@@ -128,6 +132,7 @@ void worker_core::grow() {
   CORDMA_ASSERT_OP(slots_, ==, chunks_.size() * slots_per_chunk);
   auto made = std::make_unique<slot_chunk>();
   if (has_peers_) made->peers = std::make_unique<decltype(made->peers)::element_type>();
+  growing_ = true;
   chunks_.push_back(std::move(made));  // from here on nothing throws: ids are places in the chunks
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
     slot& s = chunks_.back()->slots[i];
@@ -135,6 +140,7 @@ void worker_core::grow() {
     s.next = std::exchange(first_free_, &s);
   }
   slots_ += slots_per_chunk;
+  growing_ = false;
 }
 
 Slice worker_core::atomic_word(std::uint32_t index) noexcept {
@@ -423,6 +429,8 @@ void worker_core::sweep_graveyard() noexcept {
 
 void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexcept {
   using type = transport::cm_event::type;
+  if (trace_ != nullptr) [[unlikely]]
+    trace_event(event);
   if (event.what == type::connect_request) {
     CORDMA_ASSERT(event.from != nullptr && event.from->user != nullptr);
     static_cast<request_acceptor*>(event.from->user)->on_request(std::move(event));

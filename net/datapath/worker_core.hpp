@@ -35,6 +35,9 @@ class worker_core {
   worker_core& operator=(const worker_core&) = delete;
 
   [[nodiscard]] reactor& home() noexcept { return home_; }
+  // Null: nothing is recorded.
+  [[nodiscard]] trace_ring* trace() const noexcept { return trace_; }
+  void trace_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   // For the destructors of all handles, on its thread, or on any once no thread runs it: see reactor::enter_to_destroy().
   // In a child of fork() everything ends here as far as the child can see; from the peers' side nothing happens.
   void enter_to_destroy() noexcept {
@@ -122,6 +125,17 @@ class worker_core {
   [[nodiscard]] std::size_t in_flight() noexcept;
 
  private:
+  // worker_dump.cpp: its part of the report of its reactor.
+  struct section final : report_section {
+    explicit section(worker_core& w) noexcept;
+    worker_core& owner;
+  };
+  void dump(dump_writer& out) noexcept;
+  void dump_endpoint(dump_writer& out, endpoint_core& e) noexcept;
+  // The request that was posted first, of those of `e` that are in flight; null: there is none.
+  [[nodiscard]] const slot* oldest_of(const endpoint_core& e) noexcept;
+  void trace_post(const endpoint_core& e, const post_base& op) noexcept;
+  void trace_event(const transport::cm_event& event) noexcept;
   void open_adapters();
   // False where there is no memory for one more.
   [[nodiscard]] bool try_to_grow() noexcept;
@@ -183,6 +197,9 @@ class worker_core {
   std::vector<std::unique_ptr<adapter_poller>> rail_adapters_;
   device_event_queue device_events_;
   bool left_to_parent_ = false;
+  bool growing_ = false;  // chunks_ is in the middle of a change
+  trace_ring* trace_ = nullptr;
+  section section_{*this};
 };
 
 // Each id says whose it is, and gives back what it was made of.

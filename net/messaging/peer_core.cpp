@@ -2,6 +2,7 @@
 #include <cordma/net/messaging/message_core.hpp>
 
 #include <cordma/net/transport/small_copy.hpp>
+#include <cordma/runtime/dump_writer.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -54,6 +55,25 @@ Endpoint* peer_core::handle() const noexcept {
 bool peer_core::idle() noexcept {
   return nothing_waits() && open_offers == 0 && dones.empty() && fetches.empty() &&
          (requests == nullptr || is_idle(*requests));
+}
+
+void peer_core::dump(dump_writer& out) noexcept {
+  std::uint64_t messages = 0;
+  std::uint64_t coming = 0;
+  const bool whole = waiting.look_through([&messages](message_send&) { ++messages; }) &&
+                     fetches.look_through([&coming](fetch&) { ++coming; });
+  out << "; messages: ";
+  if (!whole) {
+    out << "the list was just being changed";
+    return;
+  }
+  out << messages << " wait, ";
+  if (credits) {
+    out << static_cast<std::uint32_t>(credits->available()) << " credits, ";
+  } else {
+    out << "no credits yet, ";
+  }
+  out << open_offers << " long ones announced, " << coming << " on their way here";
 }
 
 // ---- what goes out ----
@@ -233,6 +253,8 @@ void peer_core::post(frame_entry& entry, transport::send_request& request) noexc
     ++e.counters.rings;
   }
   transport::completion now;
+  if (trace_ring* const trace = e.worker->trace()) [[unlikely]]
+    trace->add(trace_point::post, "frame", &e, request.segments[0].length);
   if (pair.post_send(request, now) == transport::posted::done) {
     ++e.counters.immediate;
     on_sent(entry, now);

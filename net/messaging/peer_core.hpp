@@ -55,6 +55,7 @@ struct peer_core final : endpoint_frames, list_node {
   [[nodiscard]] bool idle() noexcept override;
   [[nodiscard]] Endpoint* handle() const noexcept;
   // Of the rails, for Endpoint::properties().
+  void dump(dump_writer& out) noexcept override;
   void describe(std::vector<transport::property>& out) const override;
   void move_to(endpoint_core& to) noexcept override { endpoint = &to; }
 

@@ -9,6 +9,9 @@
 #include "options.hpp"
 #include "report.hpp"
 
+#include <cordma/runtime/dump_handler.hpp>
+
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <stdexcept>
@@ -41,6 +44,7 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
 int run(int argc, char** argv) {
   support::hold_standard_descriptors();
   support::ignore_signals_of_errors();
+  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
   report::block_interrupts();
   request r;
   if (const std::optional<int> ended = parse(argc, argv, r)) {

@@ -6,6 +6,8 @@
 #include "preflight.hpp"
 #include "server.hpp"
 
+#include <cordma/runtime/dump_handler.hpp>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -37,7 +39,7 @@ constexpr auto insistence = std::chrono::seconds(10);
 class signals {
  public:
   static constexpr int client_wish =
-      SIGUSR1;  // SHUTDOWN: never the second signal that ends it at once
+      SIGUSR2;  // SHUTDOWN: never the second signal that ends it at once
   signals() {
     sigemptyset(&set_);
     for (const int s : {SIGTERM, SIGINT, SIGHUP, client_wish}) sigaddset(&set_, s);
@@ -266,6 +268,7 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) try {
   support::hold_standard_descriptors();
   kv::keep_freed_memory();
+  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
   return kv::run(std::vector<std::string>(argv + 1, argv + argc));
 } catch (const std::exception& e) {
   std::fprintf(stderr, "cordma-kv: %s\n", e.what());

@@ -1,0 +1,35 @@
+// bench-trace: the cost of an entry of the trace, in a ring whose pages are in memory.
+#include "common.hpp"
+
+#include <cordma/runtime/trace.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+namespace {
+
+constexpr std::uint64_t entries = 10'000'000;
+constexpr int repetitions = 11;
+
+double ns_per_entry(cordma::trace_ring& ring) {
+  const auto began = std::chrono::steady_clock::now();
+  for (std::uint64_t i = 0; i < entries; ++i) {
+    ring.add(cordma::trace_point::post, "send", &ring, i);
+  }
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - began;
+  return took.count() / static_cast<double>(entries);
+}
+
+}  // namespace
+
+int main() {
+  const auto ring = std::make_unique<cordma::trace_ring>(nullptr);
+  ns_per_entry(*ring);
+  std::vector<double> all;
+  for (int i = 0; i < repetitions; ++i) all.push_back(ns_per_entry(*ring));
+  std::printf("entry of the trace  %.1f ns, the median of %d times %llu\n", bench::median(all),
+              repetitions, static_cast<unsigned long long>(entries));
+}

@@ -1,0 +1,148 @@
+// The report of a Worker, a part of that of its reactor: see reactor::dump(). All of it may run in a signal handler.
+#include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/runtime/dump_writer.hpp>
+
+#include <array>
+
+namespace cordma::detail {
+namespace {
+
+constexpr const char* in_change = "the list was just being changed";
+constexpr std::size_t state_count = 4;
+
+struct waiting_requests {
+  std::uint64_t count = 0;
+  bool whole = true;
+};
+
+waiting_requests count(list<post_base>& waiting) noexcept {
+  waiting_requests w;
+  w.whole = waiting.look_through([&w](post_base&) { ++w.count; });
+  return w;
+}
+
+void print_queue(dump_writer& out, const char* name, std::uint32_t used, std::uint32_t depth,
+                 list<post_base>& waiting, duration since) noexcept {
+  out << ", " << name << " " << used << " of " << depth;
+  const waiting_requests w = count(waiting);
+  if (!w.whole) {
+    out << " (" << in_change << ")";
+  } else if (w.count != 0) {
+    out << " and " << w.count << " that wait for room since " << since;
+  }
+}
+
+bool waits(endpoint_core& e) noexcept {
+  return e.inflight() != 0 || e.state != endpoint_state::connected || !e.waiting_sends.empty() ||
+         !e.waiting_recvs.empty() || e.peer != nullptr;
+}
+
+const char* name_of(transport::cm_event::type what) noexcept {
+  using type = transport::cm_event::type;
+  switch (what) {
+    case type::none: break;
+    case type::connect_request: return "connect_request";
+    case type::established: return "established";
+    case type::rejected: return "rejected";
+    case type::failed: return "failed";
+    case type::disconnected: return "disconnected";
+    case type::resolved: return "resolved";
+    case type::device: return "device";
+    case type::listener_ended: return "listener_ended";
+    case type::receives_low: return "receives_low";
+    case type::last_receive: return "last_receive";
+  }
+  return "none";
+}
+
+}  // namespace
+
+worker_core::section::section(worker_core& w) noexcept
+    : report_section([](report_section& s, dump_writer& out) noexcept {
+        static_cast<section&>(s).owner.dump(out);
+      }),
+      owner(w) {}
+
+const slot* worker_core::oldest_of(const endpoint_core& e) noexcept {
+  const slot* oldest = nullptr;
+  for (std::uint32_t i = 0; i < slots_; ++i) {
+    const slot& s = at(i);
+    if (s.endpoint != &e || s.arrived) continue;
+    // By difference: the time wraps around.
+    if (oldest == nullptr || static_cast<std::int32_t>(s.since - oldest->since) < 0) oldest = &s;
+  }
+  return oldest;
+}
+
+void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
+  out << "    endpoint " << static_cast<const void*>(&e) << ": " << name(e.state);
+  if (e.caps != nullptr) out << " by " << transport::name(e.caps->transport);
+  const failure* const why = e.cause.get();
+  if (why != nullptr) out << " (" << name(why->code()) << ")";
+  print_queue(out, "sends", e.granted.send_depth - e.send_credits + e.frames_in_flight,
+              e.granted.send_depth + e.frame_sends, e.waiting_sends,
+              home_.since(e.sends_wait_since));
+  print_queue(out, "receives", e.granted.recv_depth - e.recv_credits, e.granted.recv_depth,
+              e.waiting_recvs, home_.since(e.recvs_wait_since));
+  if (growing_) {
+    out << ", requests just being changed";
+  } else if (const slot* const s = oldest_of(e)) {
+    out << ", the oldest a " << (s->op != nullptr ? s->op->op_name() : "request left behind")
+        << " of " << home_.since(s->since) << " ago";
+  }
+  if (e.peer != nullptr) e.peer->dump(out);
+  out << "; " << e.counters.sends << " sends, " << e.counters.recvs << " receives in all";
+  out.end_line();
+}
+
+void worker_core::dump(dump_writer& out) noexcept {
+  std::uint64_t gone = 0;
+  std::array<std::uint64_t, state_count> left_out{};
+  std::uint64_t more = 0;
+  const bool graveyard_whole = graveyard_.look_through([&gone](endpoint_core&) { ++gone; });
+  out << "  Worker " << static_cast<const void*>(this) << ": " << std::uint64_t{endpoint_count}
+      << " endpoints, " << std::uint64_t{listeners_.size()} << " listeners, ";
+  if (graveyard_whole) {
+    out << gone << " gone with requests in flight, ";
+  }
+  out << stale_completions << " stale completions";
+  out.end_line();
+  const bool whole = endpoints_.look_through([&, this](endpoint_core& e) {
+    if (out.lines_left() > 2 && waits(e)) {
+      dump_endpoint(out, e);
+    } else {
+      ++left_out[static_cast<std::size_t>(e.state)];
+      ++more;
+    }
+  });
+  if (!whole) {
+    out << "    endpoints: " << in_change;
+    out.end_line();
+  }
+  if (more == 0) return;
+  out << "    " << more << " more endpoints:";
+  for (std::size_t i = 0; i < state_count; ++i) {
+    if (left_out[i] != 0) out << " " << left_out[i] << " " << name(static_cast<endpoint_state>(i));
+  }
+  out.end_line();
+}
+
+void worker_core::trace_post(const endpoint_core& e, const post_base& op) noexcept {
+  trace_->add(trace_point::post, op.op_name(), &e, op.total_);
+}
+
+void worker_core::trace_event(const transport::cm_event& event) noexcept {
+  trace_->add(trace_point::event, name_of(event.what), event.pair);
+}
+
+void worker_core::trace_completions(adapter_poller& via,
+                                    std::span<const transport::completion> all) noexcept {
+  for (const transport::completion& c : all) {
+    const std::uint32_t index = index_of(c.id);
+    const bool known = index < slots_ && at(index).id == c.id;
+    trace_->add(trace_point::completion, via.name(), known ? at(index).endpoint : nullptr,
+                c.byte_len);
+  }
+}
+
+}  // namespace cordma::detail

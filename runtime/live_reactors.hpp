@@ -1,0 +1,47 @@
+// The table of the reactors of this process, for signal handlers, debuggers and the end of the process.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+
+namespace cordma {
+
+class reactor;
+
+namespace detail {
+
+// Thread-safe, without a lock: a reactor changes its own entry, anybody reads all.
+struct live_reactor {
+  std::atomic<reactor*> object{nullptr};     // null: free
+  std::atomic<pid_t> thread{0};              // that owns it
+  std::atomic<std::uint32_t> made_after{0};  // forks of the process
+  std::atomic<bool> taken{false};
+  std::atomic<bool> asked{false};      // for a report, by a signal handler on another thread
+  std::atomic<bool> reporting{false};  // it must not change hands
+};
+
+inline constexpr std::size_t max_live_reactors = 1024;
+extern constinit std::array<live_reactor, max_live_reactors> live_table;
+
+// Of `r`, owned by the calling thread; null where the table is full: such a reactor is in no report.
+[[nodiscard]] live_reactor* enter_table(reactor& r) noexcept;
+// From its return on no other thread looks at the reactor. Null does nothing.
+void leave_table(live_reactor* entry) noexcept;
+// The calling thread owns it now.
+void change_thread(live_reactor* entry) noexcept;
+
+// `visit(live_reactor&, reactor&)` for those that this process made; in a signal handler too.
+[[nodiscard]] reactor* usable(live_reactor& entry) noexcept;
+template <class Visit>
+void for_each_live_reactor(Visit visit) noexcept {
+  for (live_reactor& e : live_table) {
+    if (reactor* const r = usable(e)) visit(e, *r);
+  }
+}
+
+}  // namespace detail
+}  // namespace cordma

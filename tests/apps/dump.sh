@@ -1,0 +1,48 @@
+# SIGUSR1: cordma-perf, -cp, -cpd and -kv report where they wait, and go on.
+source "$(dirname "$0")/expect.sh"
+
+# reports PID FILE: the report of that process comes, to FILE.
+reports() {
+  kill -USR1 "$1"
+  until grep -q '^  tasks: ' "$2"; do
+    kill -0 "$1" 2> /dev/null || { cat "$2" >&2; fail "the signal ended it"; }
+    sleep 0.05
+  done
+  grep -Eq '^reactor 0x[0-9a-f]+: ' "$2" || fail "no reactor in $2"
+  grep -Eq '^  Worker 0x[0-9a-f]+: [0-9]+ endpoints, ' "$2" || fail "no Worker in $2"
+}
+
+serve cordma-perf --listen 127.0.0.1:0 --wait event
+reports "$server" "$work/served"
+grep -q 'waits: ' "$work/served" || fail "no coroutine in the report of cordma-perf"
+expect 0 'write-lat' cordma-perf "$address" --test write-lat --iterations 10
+
+mkdir "$work/tree" "$work/copy"
+echo here > "$work/tree/file"
+serve cordma-cpd --listen 127.0.0.1:0 --module "tree=$work/tree"
+daemon=$server daemon_address=$address
+reports "$daemon" "$work/served"
+
+# The daemon stands still, so that the client waits for it.
+kill -STOP "$daemon"
+"$programs/cordma-cp" "$daemon_address/tree/file" "$work/copy/file" > "$work/client" 2>&1 &
+client=$!
+background+=("$client")
+until grep -q 'waits: ' "$work/client"; do reports "$client" "$work/client"; done
+kill -CONT "$daemon"
+wait "$client" || { cat "$work/client" >&2; fail "cordma-cp failed after a report"; }
+cmp "$work/tree/file" "$work/copy/file"
+kill -TERM "$daemon"
+wait "$daemon" || fail "cordma-cpd did not end well after a report"
+
+for attempt in $(seq 20); do
+  port=$((20000 + RANDOM % 12000))
+  "$programs/cordma-kv" --port "$port" --dir "$work" > "$work/kv" 2>&1 &
+  server=$!
+  background+=("$server")
+  until grep -q ' ready$' "$work/kv" || ! kill -0 "$server" 2> /dev/null; do sleep 0.05; done
+  ! kill -0 "$server" 2> /dev/null || break
+done
+reports "$server" "$work/kv"
+kill -TERM "$server"
+wait "$server" || { cat "$work/kv" >&2; fail "cordma-kv did not end well after a report"; }
