@@ -38,7 +38,8 @@ def room_of(name):
     if name == "net/cordma.hpp":
         return None
     folder = posixpath.dirname(name).removeprefix("net").lstrip("/")
-    return include_directions.room_of(name) or folder or "net"
+    _, room = include_directions.room_of(name) or ("net", "")
+    return room or folder or "net"
 
 
 def rooms(root):
