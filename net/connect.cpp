@@ -208,7 +208,7 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
                        : options_.transport              ? ": required"
                        : worker_->adapters().size() == 1 ? ": the only one of this Context"
                        : tried_.empty() ? ": the preferred one that reaches the peer"
-                                        : ": after " + tried_);
+                                        : ": after " + tried_.substr(0, tried_.size() - 2));
 }
 
 void connect_operation::do_accept() {
