@@ -468,6 +468,7 @@ void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexc
     return;
   }
   if (event.what == type::established) {
+    if (e->state == endpoint_state::closed) return;  // it ended while this was on its way
     if (e->peer_data.empty()) e->peer_data = std::move(event.data);
     e->refresh_grant();
     e->set_state(endpoint_state::connected);

@@ -164,6 +164,7 @@ void frame_port::feed() noexcept {
 void frame_port::grow_by_need() noexcept {
   const auto have = static_cast<std::uint32_t>(segments.size());
   CORDMA_ASSERT_OP(posted, <=, have);
+  CORDMA_ASSERT_OP(left, <=, have);
   if (have >= promised_segments + left + spare_segments) return;
   try {
     grow_segments(have + 1);
@@ -174,10 +175,7 @@ void frame_port::release(message_segment& s) noexcept {
   s.unlink();
   s.from = nullptr;
   s.taken = false;
-  if (std::exchange(s.left, false)) {
-    CORDMA_ASSERT_OP(left, >, 0U);
-    --left;
-  }
+  if (std::exchange(s.left, false)) --left;
   s.header_bytes = 0;
   s.waiting.reset();
   s.next_free = std::exchange(free_segments, &s);

@@ -107,3 +107,15 @@ TEST_CASE("the accounts balance at the end: a region is let go as often as it wa
   CAPTURE(said);
   CHECK(says(said, "ASSERT failed: before > 0U, with 0 and 0"));
 }
+
+TEST_CASE("an Endpoint that ended does not come up, though its transport had reported that") {
+  prepared p;
+  detail::endpoint_core& e = p.endpoint.core();
+  transport::cm_event up;
+  up.what = transport::cm_event::type::established;
+  up.pair = e.pair.get();
+  p.endpoint.abort();
+  p.worker.core().on_event(*e.via, std::move(up));
+  CHECK(p.endpoint.state() == endpoint_state::closed);
+  CHECK(e.open_to == 0);
+}

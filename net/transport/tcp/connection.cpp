@@ -218,7 +218,6 @@ std::size_t connection::take(std::span<completion> out) noexcept {
 }
 
 void connection::disconnect() noexcept {
-  if (!failed_) sends_.check();
   switch (phase_) {
     case phase::open:
       phase_.become(phase::closing);

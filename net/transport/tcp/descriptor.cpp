@@ -22,7 +22,7 @@ failure broken(const char* what) {
 }  // namespace
 
 std::vector<std::byte> encode(const pair_descriptor& d) {
-  CORDMA_REQUIRE_OP(d.places.size(), <=, most_places);
+  CORDMA_ASSERT_OP(d.places.size(), <=, UINT8_MAX);
   std::vector<std::byte> out(descriptor_fixed + d.places.size() * place_bytes + checksum_bytes);
   std::memcpy(out.data(), descriptor_magic.data(), descriptor_magic.size());
   store_le(&out[8], wire_version);
