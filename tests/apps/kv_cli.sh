@@ -21,7 +21,7 @@ cli 2 'in-flight' bench --resp 127.0.0.1:1 --in-flight 2
 cli 2 'no process' bench --server-pid 99999999
 cli 2 'where records are inserted' bench --workload d --clients 256 --in-flight 64 --batch 128
 cli 2 'go with one command' -x
-cli 2 'no token in its first line' --token-file /none get k
+cli 2 '/none: No such file' --token-file /none get k
 cli 0 'Examples' --help
 for option in --server --resp --token-file --transport --wait --json latency bench; do
   grep -qe "$option" "$work/output" || fail "--help does not say $option"

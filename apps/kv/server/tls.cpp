@@ -189,7 +189,13 @@ support::tls_context context_of(const tls_options& o) try {
   return support::tls_context::server(o.certificate, o.key, support::tls_use::many_clients,
                                       o.papers);
 } catch (const std::invalid_argument& e) {
-  refuse(std::string("tls: ") + e.what());
+  const std::string what = e.what();  // begins with the file
+  const bool is_certificate = what.starts_with(o.certificate + ": ");
+  const bool is_key = what.starts_with(o.key + ": ");
+  refuse((is_certificate ? "tls-cert-file: "
+          : is_key       ? "tls-key-file: "
+                         : "tls-ca-cert-file: ") +
+         what);
 }
 
 }  // namespace
