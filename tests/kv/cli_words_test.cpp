@@ -9,6 +9,7 @@
 #include <vector>
 
 using namespace kv::cli;
+using kv::resp_value;
 using kv::split_words;
 using kind = resp_value::kind;
 using words = std::vector<std::string>;

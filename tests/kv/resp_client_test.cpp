@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 using namespace kv::cli;
+using namespace kv;
 using kind = resp_value::kind;
 
 namespace {

@@ -178,20 +178,19 @@ void tls_conversation::resume() {
 }
 
 support::tls_context context_of(const tls_options& o) try {
-  using asked = support::tls_client_papers::asked;
   if (o.certificate.empty()) refuse("tls-cert-file: TLS takes a certificate, as a PEM file");
   if (o.key.empty()) refuse("tls-key-file: TLS takes the key of the certificate, as a PEM file");
-  if (o.papers.how != asked::none && o.papers.authorities.empty()) {
-    refuse(
-        "tls-ca-cert-file: whom to trust is not said; tls-auth-clients no asks clients for no "
-        "certificate");
-  }
   return support::tls_context::server(o.certificate, o.key, support::tls_use::many_clients,
                                       o.papers);
 } catch (const std::invalid_argument& e) {
   const std::string what = e.what();  // begins with the file
   const bool is_certificate = what.starts_with(o.certificate + ": ");
   const bool is_key = what.starts_with(o.key + ": ");
+  if (!is_certificate && !is_key && o.papers.authorities.empty()) {
+    refuse(
+        "tls-ca-cert-file: whom to trust is not said; tls-auth-clients no asks clients for no "
+        "certificate");
+  }
   refuse((is_certificate ? "tls-cert-file: "
           : is_key       ? "tls-key-file: "
                          : "tls-ca-cert-file: ") +
