@@ -28,9 +28,11 @@ class list_node {
 
   [[nodiscard]] bool linked() const noexcept { return next_ != nullptr; }
   void unlink() noexcept {
-    if (next_ == nullptr) return;
-    prev_->next_ = next_;
-    next_->prev_ = prev_;
+    list_node* const next = next_;
+    if (next == nullptr) return;
+    list_node* const prev = prev_;
+    prev->next_ = next;
+    next->prev_ = prev;
     prev_ = next_ = nullptr;
   }
 
@@ -130,9 +132,10 @@ class list {
   static void insert(list_node& after, T& item) noexcept {
     list_node& n = item;
     CORDMA_ASSERT(!n.linked());
+    list_node* const next = after.next_;
     n.prev_ = &after;
-    n.next_ = after.next_;
-    after.next_->prev_ = &n;
+    n.next_ = next;
+    next->prev_ = &n;
     after.next_ = &n;
   }
   list_node head_;

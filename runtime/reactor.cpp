@@ -36,7 +36,7 @@ constexpr int looks_per_wake_up = 16;
 // Adaptive mode measures one sleep in so many: what a wake-up costs changes with what else runs.
 constexpr unsigned sleeps_per_measurement = 8;
 // The coarse time is read once in as many passes, beside each end of a wait.
-constexpr std::uint64_t turns_per_coarse_time = 1024;
+constexpr std::uint16_t passes_per_coarse_time = 1024;
 
 duration read_clock(clockid_t which) noexcept {
   timespec t{};
@@ -208,7 +208,8 @@ std::size_t reactor::pass() noexcept {
   if (!ready_.empty()) work += run_ready();
   current_reactor = outer;
   in_turn_ = false;
-  if (++counters_.turns % turns_per_coarse_time == 0) [[unlikely]]
+  ++counters_.turns;
+  if (--passes_to_coarse_time_ == 0) [[unlikely]]
     read_coarse_time();
   if (work == 0) {
     ++counters_.idle_turns;
@@ -340,6 +341,7 @@ bool reactor::skip_to_next_timer() noexcept {
 }
 
 void reactor::read_coarse_time() noexcept {
+  passes_to_coarse_time_ = passes_per_coarse_time;
   coarse_now_ = static_cast<coarse_time>(fine_now() >> coarse_shift);
 }
 

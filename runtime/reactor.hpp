@@ -382,6 +382,7 @@ class reactor {
 
   coarse_time coarse_now_ = 0;
   bool changing_ = false;  // pollers_, or the heap of timers
+  std::uint16_t passes_to_coarse_time_ = 1;
   tick_pair made_at_;
   list<running_task> tasks_;
   list<report_section> sections_;

@@ -317,8 +317,7 @@ std::string function_of(const char* pretty) {
 
 TEST_CASE("the name of a function stands without its result and parameters") {
   CHECK(function_of("cordma::task<void> inner(cordma::event *)") == "inner");
-  CHECK(function_of("task<> (anonymous namespace)::inner(event *)") ==
-        "inner");
+  CHECK(function_of("task<> (anonymous namespace)::inner(event *)") == "inner");
   CHECK(
       function_of(
           "cordma::task<T> cordma::detail::until(cordma::time_point, cordma::task<T>) [T = int]") ==

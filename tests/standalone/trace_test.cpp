@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -43,7 +44,7 @@ std::string text_of(const std::string& file) {
   return all.str();
 }
 
-// A message over tcp between two Workers that sleep, in one process.
+// A message, and a wait for a timer, in which the Worker sleeps.
 task<> one_message(Worker* client, Listener* listener, Context* context, std::string address) {
   wire w = co_await connect(*client, *listener, address);
   MemoryRegion memory = context->allocate(64).value();
@@ -52,6 +53,7 @@ task<> one_message(Worker* client, Listener* listener, Context* context, std::st
   receiving.start();
   co_await w.client.send(memory.all());
   co_await receiving;
+  co_await sleep_for(std::chrono::milliseconds(1));
   co_await w.client.close();
 }
 
