@@ -105,8 +105,8 @@ struct ground {
   static task<> run(ground* g, task<> (*test)(ground&)) {
     co_await meet(g, nullptr, nullptr);
     co_await test(*g);
-    g->near.abort();
-    g->far.abort();
+    if (g->near) g->near.abort();
+    if (g->far) g->far.abort();
   }
 
  public:
@@ -173,6 +173,7 @@ TEST_CASE("device memory knows its kind and device, and gives its address withou
 TEST_CASE("bytes() and as() of device memory end the program, with the kinds printed") {
   const auto ends = [](void (*touch)(const MemoryRegion&)) {
     child_process doing([touch](wire_to_peer&) {
+      std::signal(SIGABRT, SIG_DFL);  // the end of this process alone, and no failed test
       const ground g;
       touch(g.near_device);
       return 0;
