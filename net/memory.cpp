@@ -58,7 +58,7 @@ blob describe(const region_core& region, std::span<const std::byte> memory,
   b.length = memory.size();
   b.rights = static_cast<access>(static_cast<unsigned>(rights) & blob::rights_bits);
   b.memory = static_cast<std::uint8_t>(region.range.memory);
-  b.device = 0;
+  b.device = region.range.device;
   return b;
 }
 

@@ -26,7 +26,8 @@ std::shared_ptr<domain> device_under_test(std::optional<sim::network>& net, reac
     case kind::shm: return make_shm({}).value();
     case kind::tcp: return make_tcp({}).value();
     case kind::verbs: return make_verbs({}).value();
-    case kind::sim: break;
+    case kind::sim:
+    case kind::test: break;
   }
   net.emplace(sim::network_options(), loop);
   return net->make_domain("one");

@@ -563,7 +563,7 @@ TEST_CASE("E9: peers get the rights of their location, and no others, whatever t
       // By the key in the blob, without asking RemoteSyncEvent.
       const std::vector<std::byte> blob = event.export_remote().value();
       const detail::blob word = detail::decode_sync(blob)->word;
-      const RemoteSlice raw(word.addr, word.length, word.rkeys);
+      const RemoteSlice raw(word.addr, word.length, word.keys);
       MemoryRegion local = client_memory(on, 8);
       result<void> forced;
       if (publishes) forced = co_await w.client.read(raw, local).result();

@@ -99,7 +99,7 @@ TEST_CASE("the accounts balance at the end: an Endpoint that goes leaves no orph
 TEST_CASE("the accounts balance at the end: a region is let go as often as it was held") {
   const std::string said = last_words([] {
     prepared p;
-    detail::region_core region;
+    detail::region_core region(nullptr, {});
     detail::retain(region);
     region.references = 0;
     detail::release(region);

@@ -114,7 +114,7 @@ bool device_has(std::string_view name) {
   const Context c(by(verbs_calls::plain));
   const auto all = transport::verbs::ask_extras(c.native_pd().value()->context);
   const auto at =
-      std::ranges::find_if(all, [&](const transport::verbs::extra& e) { return name == e.name; });
+      std::ranges::find_if(all, [&](const auto& e) { return name == e.name; });
   REQUIRE(at != all.end());
   CHECK(at->offered);
   return at->on_device;
