@@ -7,7 +7,7 @@ namespace cordma::detail {
 
 std::size_t unknown_among(const transport::remote_keys& keys) noexcept {
   std::size_t n = 0;
-  for (std::size_t i = 0; i < keys.size(); ++i) n += transport::is_known(keys.kind_at(i)) ? 0 : 1;
+  for (std::size_t i = 0; i < keys.size(); ++i) n += transport::is_known(keys.kind_at(i)) ? 0U : 1U;
   return n;
 }
 

@@ -113,8 +113,7 @@ task<wire> join(loop* at, endpoint_options options = {}) {
 bool device_has(std::string_view name) {
   const Context c(by(verbs_calls::plain));
   const auto all = transport::verbs::ask_extras(c.native_pd().value()->context);
-  const auto at =
-      std::ranges::find_if(all, [&](const auto& e) { return name == e.name; });
+  const auto at = std::ranges::find_if(all, [&](const auto& e) { return name == e.name; });
   REQUIRE(at != all.end());
   CHECK(at->offered);
   return at->on_device;
