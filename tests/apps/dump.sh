@@ -1,8 +1,18 @@
 # SIGUSR1: cordma-perf, -cp, -cpd and -kv report where they wait, and go on.
 source "$(dirname "$0")/expect.sh"
 
+# handles PID: that process has its handler of SIGUSR1.
+handles() {
+  local caught
+  until caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status") && (((0x$caught & 0x200) != 0)); do
+    kill -0 "$1" 2> /dev/null || fail "it ended before it had a handler"
+    sleep 0.05
+  done
+}
+
 # reports PID FILE: the report of that process comes, to FILE.
 reports() {
+  handles "$1"
   kill -USR1 "$1"
   until grep -q '^  tasks: ' "$2"; do
     kill -0 "$1" 2> /dev/null || { cat "$2" >&2; fail "the signal ended it"; }
@@ -25,7 +35,7 @@ reports "$daemon" "$work/served"
 
 # The daemon stands still, so that the client waits for it.
 kill -STOP "$daemon"
-"$programs/cordma-cp" "$daemon_address/tree/file" "$work/copy/file" > "$work/client" 2>&1 &
+"$programs/cordma-cp" "cordma://$daemon_address/tree/file" "$work/copy/file" > "$work/client" 2>&1 &
 client=$!
 background+=("$client")
 until grep -q 'waits: ' "$work/client"; do reports "$client" "$work/client"; done
@@ -37,7 +47,7 @@ wait "$daemon" || fail "cordma-cpd did not end well after a report"
 
 for attempt in $(seq 20); do
   port=$((20000 + RANDOM % 12000))
-  "$programs/cordma-kv" --port "$port" --dir "$work" > "$work/kv" 2>&1 &
+  "$programs/cordma-kv" --port 0 --unixsocket "$work/kv.sock" --native-port "$port" --dir "$work" > "$work/kv" 2>&1 &
   server=$!
   background+=("$server")
   until grep -q ' ready$' "$work/kv" || ! kill -0 "$server" 2> /dev/null; do sleep 0.05; done
