@@ -10,12 +10,12 @@ handles() {
   done
 }
 
-# reports PID FILE: the report of that process comes, to FILE.
+# reports PID FILE [LINE]: that process reports a reactor, and LINE if it is given, to FILE. A process
+# that has no reactor yet reports none, so it is asked again.
 reports() {
   handles "$1"
-  kill -USR1 "$1"
-  until grep -q '^  tasks: ' "$2"; do
-    kill -0 "$1" 2> /dev/null || { cat "$2" >&2; fail "the signal ended it"; }
+  until grep -q "^${3-  tasks: }" "$2"; do
+    kill -USR1 "$1" 2> /dev/null || { cat "$2" >&2; fail "the signal ended it"; }
     sleep 0.05
   done
   grep -Eq '^reactor 0x[0-9a-f]+: ' "$2" || fail "no reactor in $2"
@@ -38,7 +38,7 @@ kill -STOP "$daemon"
 "$programs/cordma-cp" "cordma://$daemon_address/tree/file" "$work/copy/file" > "$work/client" 2>&1 &
 client=$!
 background+=("$client")
-until grep -q 'waits: ' "$work/client"; do reports "$client" "$work/client"; done
+reports "$client" "$work/client" '.*waits: '
 kill -CONT "$daemon"
 wait "$client" || { cat "$work/client" >&2; fail "cordma-cp failed after a report"; }
 cmp "$work/tree/file" "$work/copy/file"
