@@ -16,22 +16,6 @@ struct size_class {
   std::size_t count = 0;
 };
 
-struct pool {
-  std::array<size_class, classes> lists{};
-  std::int64_t outstanding = 0;
-  ~pool() {
-    for (size_class& c : lists) {
-      while (c.head != nullptr) {
-        free_frame* f = c.head;
-        c.head = f->next;
-        ::operator delete(f);
-      }
-    }
-  }
-};
-
-constinit thread_local pool mine;
-
 // Under AddressSanitizer frames go straight back to the heap: kept ones would hide the use of a
 // destroyed coroutine.
 #if defined(__SANITIZE_ADDRESS__)
@@ -48,41 +32,80 @@ constexpr std::size_t kept = kept_per_class;
 
 constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
 
+struct pool {
+  std::array<size_class, classes> lists{};
+};
+
+// Empty and full at once: nothing can be taken from it, and nothing be put into it.
+constexpr pool useless() noexcept {
+  pool p;
+  for (size_class& c : p.lists) c.count = kept;
+  return p;
+}
+
+// A thread uses the first before it has a pool, and the second at its end. Both are only read.
+constinit pool not_yet = useless();
+constinit pool no_more = useless();
+
+// A pointer: all plugins of a process, each with its own copy of this library, share a small static
+// storage of threads.
+constinit thread_local pool* mine = &not_yet;
+constinit thread_local std::int64_t handed_out = 0;
+
+// Ends the thread's pool with the thread.
+struct end_of_thread {
+  ~end_of_thread() {
+    pool* const own = std::exchange(mine, &no_more);
+    for (size_class& c : own->lists) {
+      while (c.head != nullptr) ::operator delete(std::exchange(c.head, c.head->next));
+    }
+    delete own;
+  }
+};
+
+void begin_pool() noexcept {
+  if (mine != &not_yet) return;
+  pool* const own = new (std::nothrow) pool;
+  if (own == nullptr) return;
+  mine = own;
+  static thread_local const end_of_thread ends_it;
+}
+
+void* allocate_from_heap(std::size_t bytes) {
+  begin_pool();
+  return ::operator new(bytes);
+}
+
 }  // namespace
 
 void* allocate(std::size_t bytes) {
-  size_class* const c = bytes > largest ? nullptr : &mine.lists[class_of(bytes)];
   void* frame = nullptr;
-  if (c == nullptr) {
+  if (bytes > largest) {
     frame = ::operator new(bytes);
-  } else if (c->head == nullptr) {
-    frame = ::operator new((class_of(bytes) + 1) * granule);
+  } else if (size_class& c = mine->lists[class_of(bytes)]; c.head == nullptr) {
+    frame = allocate_from_heap((class_of(bytes) + 1) * granule);
   } else {
-    frame = std::exchange(c->head, c->head->next);
-    --c->count;
+    frame = std::exchange(c.head, c.head->next);
+    --c.count;
   }
-  ++mine.outstanding;  // last: operator new may have thrown
+  ++handed_out;  // last: operator new may have thrown
   return frame;
 }
 
 void deallocate(void* frame, std::size_t bytes) noexcept {
-  --mine.outstanding;
-  if (bytes > largest) {
+  --handed_out;
+  if (bytes > largest || mine->lists[class_of(bytes)].count == kept) {
     ::operator delete(frame);
     return;
   }
-  size_class& c = mine.lists[class_of(bytes)];
-  if (c.count == kept) {
-    ::operator delete(frame);
-    return;
-  }
+  size_class& c = mine->lists[class_of(bytes)];
   auto* f = static_cast<free_frame*>(frame);
   f->next = c.head;
   c.head = f;
   ++c.count;
 }
 
-std::int64_t outstanding() noexcept { return mine.outstanding; }
+std::int64_t outstanding() noexcept { return handed_out; }
 bool keeps_frames() noexcept { return kept > 0; }
 
 }  // namespace cordma::frame_pool

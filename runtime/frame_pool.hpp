@@ -12,8 +12,8 @@ inline constexpr std::size_t largest = 64 * 64;  // bytes; beyond it frames come
 inline constexpr std::size_t classes = largest / granule;
 inline constexpr std::size_t kept_per_class = 4096;  // frames; beyond it they go back to the heap
 
-// 16-byte aligned. A frame may be freed on another thread than it came from; it joins that thread's
-// list.
+// 16-byte aligned. A frame may be freed on another thread than it came from. It joins that thread's
+// list; on a thread that has never taken a frame it goes back to the heap.
 [[nodiscard]] void* allocate(std::size_t bytes);
 void deallocate(void* frame, std::size_t bytes) noexcept;
 

@@ -4,7 +4,10 @@
 #include <cordma/cordma.hpp>
 
 #include <cstdio>
+#include <filesystem>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <dlfcn.h>
 #if __has_include(<cordma/runtime/asio.hpp>)
@@ -20,22 +23,47 @@ asio::awaitable<int> answer() {
   co_return 42;
 }
 
+void* load(const std::string& file) {
+  void* const plugin = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (plugin == nullptr) std::printf("%s\n", ::dlerror());
+  return plugin;
+}
+
+bool run(void* plugin) {
+  int (*function)() = nullptr;
+  *reinterpret_cast<void**>(&function) = ::dlsym(plugin, "plugin_run");
+  return function() == 0;
+}
+
 // Loads the plugin, runs it on a thread of its own or on this one, and unloads it.
 bool run_plugin(bool on_a_thread) {
-  void* const plugin = ::dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
-  if (plugin == nullptr) {
-    std::printf("%s\n", ::dlerror());
-    return false;
-  }
-  int (*run)() = nullptr;
-  *reinterpret_cast<void**>(&run) = ::dlsym(plugin, "plugin_run");
-  int status = 1;
+  void* const plugin = load(PLUGIN);
+  if (plugin == nullptr) return false;
+  bool ran = false;
   if (on_a_thread) {
-    std::thread([&status, run] { status = run(); }).join();
+    std::thread([&ran, plugin] { ran = run(plugin); }).join();
   } else {
-    status = run();
+    ran = run(plugin);
   }
-  return ::dlclose(plugin) == 0 && status == 0;
+  return ::dlclose(plugin) == 0 && ran;
+}
+
+// Loads plugins that each bring a copy of the library, all at once, and runs them.
+bool run_many_plugins() {
+  std::vector<void*> all;
+  for (int i = 0; i < 8; ++i) {
+    const std::string copy = PLUGIN "." + std::to_string(i);
+    std::filesystem::copy_file(PLUGIN, copy, std::filesystem::copy_options::overwrite_existing);
+    all.push_back(load(copy));
+    if (all.back() == nullptr) return false;
+  }
+  for (void* const plugin : all) {
+    if (!run(plugin)) return false;
+  }
+  for (void* const plugin : all) {
+    if (::dlclose(plugin) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -50,5 +78,6 @@ int main() {
   for (const bool on_a_thread : {true, false, true, false}) {
     if (!run_plugin(on_a_thread)) return 1;
   }
+  if (!run_many_plugins()) return 1;
   return result == 42 ? 0 : 1;
 }
