@@ -7,9 +7,7 @@
 #include <cerrno>
 #include <cordma/net/transport/crc32.hpp>
 #include <cordma/net/transport/random.hpp>
-#include <cordma/net/transport/tcp/connection_handshake.hpp>
 #include <cordma/net/transport/tcp/descriptor.hpp>
-#include <new>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -128,102 +126,6 @@ result<token> random_token() {
   const int failed = draw_random(std::as_writable_bytes(std::span(t)));
   if (failed != 0) return failure::from_os(failed, "drawing a random token");
   return t;
-}
-
-result<std::vector<std::byte>> connection::descriptor() {
-  if (phase_ != phase::idle) {
-    return failure{errc::bad_state, "a queue pair is connected once: create a new one"};
-  }
-  const result<std::uint16_t> port = home_.attach_port();
-  if (!port) return port.why();
-  pair_descriptor d;
-  d.port = *port;
-  d.own = own_token_;
-  d.places = local_places();
-  if (d.places.empty()) {
-    return failure{errc::unreachable, "this machine has no network address, not even loopback"};
-  }
-  return encode(d);
-}
-
-// The side with the smaller token calls, the other one waits for the call.
-result<void> connection::connect(std::span<const std::byte> peer_descriptor) {
-  if (phase_ != phase::idle) {
-    return failure{errc::bad_state, "a queue pair is connected once: create a new one"};
-  }
-  const result<pair_descriptor> d = decode_descriptor(peer_descriptor);
-  if (!d) return d.why();
-  if (d->own == own_token_) {
-    return failure{errc::connection_aborted,
-                   "this is the queue pair's own descriptor: it needs "
-                   "the one of its peer"};
-  }
-  peer_token_ = d->own;
-  std::vector<socket_address> candidates = to_addresses(*d);
-  std::string text = candidates.front().text();
-  if (own_token_ < peer_token_) {
-    return start(std::move(candidates), std::move(text), greeting(hello_kind::attach));
-  }
-  peer_ = std::move(text);
-  phase_.become(phase::expecting);
-  home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
-  home_.find_caller(*this);
-  return {};
-}
-
-result<std::uint16_t> tcp_adapter::attach_port() {
-  if (attach_listener_ == nullptr) {
-    result<std::unique_ptr<tcp_listener>> made = tcp_listener::open(*this, {});
-    if (!made) return made.why();
-    attach_listener_ = std::move(*made);
-  }
-  return attach_listener_->bound().port;
-}
-
-void tcp_adapter::attach(incoming& caller) noexcept {
-  const hello& h = caller.greeting();
-  const auto wanted = [&h](const connection* c) { return c->own_token() == h.peer; };
-  const auto at = std::find_if(by_token_.begin(), by_token_.end(), wanted);
-  const bool known = at != by_token_.end() && h.kind == hello_kind::attach;
-  if (known && (*at)->idle()) return;  // its connect() has yet to be called: find_caller()
-  if (!known || !(*at)->expects(h.own)) {
-    hello no;
-    no.kind = hello_kind::reject;
-    caller.answer(no);
-    return gone(caller);
-  }
-  connection& c = **at;
-  CORDMA_ASSERT(caller.greeted());
-  const hello theirs = h;
-  caller.detach();
-  socket_fd fd = caller.release();
-  gone(caller);
-  try {
-    // If the caller has hung up meanwhile it will call again, or connect_timeout ends it.
-    static_cast<void>(c.adopt(std::move(fd), theirs, c.greeting(hello_kind::accept)));
-  } catch (const std::bad_alloc&) {
-    c.starve();
-  }
-}
-
-void tcp_adapter::find_caller(connection& c) noexcept {
-  for (auto& [id, caller] : incoming_) {
-    const hello& h = caller->greeting();
-    if (caller->greeted() && h.kind == hello_kind::attach && h.peer == c.own_token()) {
-      return attach(*caller);
-    }
-  }
-}
-
-result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options& options) {
-  const result<queue_pair_options> granted = admit(options);
-  if (!granted) return granted.why();
-  const result<token> drawn = random_token();
-  if (!drawn) return drawn.why();
-  auto made = std::make_unique<connection>(*this, *granted);
-  made->name_by(*drawn);
-  by_token_.push_back(made.get());
-  return std::unique_ptr<queue_pair>(std::move(made));
 }
 
 }  // namespace cordma::transport::tcp

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
+#include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
 
@@ -25,6 +26,17 @@ tcp_adapter::~tcp_adapter() {
   CORDMA_ASSERT_OP(waiting_, ==, 0);
   CORDMA_ASSERT(events_.empty());
   CORDMA_ASSERT(completed_.empty() && due_.empty() && reporting_.empty());
+}
+
+result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options& options) {
+  const result<queue_pair_options> granted = admit(options);
+  if (!granted) return granted.why();
+  const result<token> drawn = random_token();
+  if (!drawn) return drawn.why();
+  auto made = std::make_unique<connection>(*this, *granted);
+  made->name_by(*drawn);
+  by_token_.push_back(made.get());
+  return std::unique_ptr<queue_pair>(std::move(made));
 }
 
 std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
