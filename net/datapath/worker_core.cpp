@@ -574,11 +574,7 @@ void worker_core::leave_to_parent() noexcept {
   for (request_acceptor* const l : listeners_) l->leave_to_parent();
   const failure why = made_before_fork();
   const auto leave = [&why](endpoint_core& e) {
-    if (e.pair != nullptr && e.via->kept()) {
-      static_cast<void>(e.pair.release());
-    } else if (e.pair != nullptr) {
-      e.pair->abort();
-    }
+    if (e.pair != nullptr && e.via->kept()) static_cast<void>(e.pair.release());
     e.end(why);
     e.drop_pair();
   };
