@@ -38,6 +38,7 @@ class worker_core {
   // Null: nothing is recorded.
   [[nodiscard]] trace_ring* trace() const noexcept { return trace_; }
   void trace_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
+  void trace_frame(const endpoint_core& e, const transport::send_request& frame) noexcept;
   // For the destructors of all handles, on its thread, or on any once no thread runs it: see reactor::enter_to_destroy().
   // In a child of fork() everything ends here as far as the child can see; from the peers' side nothing happens.
   void enter_to_destroy() noexcept {

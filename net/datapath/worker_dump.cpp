@@ -131,6 +131,11 @@ void worker_core::trace_post(const endpoint_core& e, const post_base& op) noexce
   trace_->add(trace_point::post, op.op_name(), &e, op.total_);
 }
 
+void worker_core::trace_frame(const endpoint_core& e,
+                              const transport::send_request& frame) noexcept {
+  trace_->add(trace_point::post, "frame", &e, frame.segments[0].length);
+}
+
 void worker_core::trace_event(const transport::cm_event& event) noexcept {
   trace_->add(trace_point::event, name_of(event.what), event.pair);
 }

@@ -150,7 +150,8 @@ void frame_port::grow_entries(std::uint32_t to) {
 void frame_port::feed() noexcept {
   if (queue == nullptr) return;
   const std::uint32_t enough = std::min(queue->depth(), may_post);
-  if (free_segments == nullptr && posted < enough / 2) grow_by_need();
+  if (free_segments == nullptr && posted < enough / 2 && lacks_segments()) [[unlikely]]
+    grow_by_need();
   while (free_segments != nullptr && posted < enough) {
     message_segment& s = *free_segments;
     free_segments = s.next_free;
@@ -159,13 +160,16 @@ void frame_port::feed() noexcept {
   }
 }
 
-// As many as were promised are not there yet, or peers that are gone left some behind, and those that are there
-// are held. Without memory for more, peers wait until some are let go.
+// As many as were promised are not there yet, or peers that are gone left some behind.
+bool frame_port::lacks_segments() const noexcept {
+  return segments.size() < promised_segments + left + spare_segments;
+}
+
+// Without memory for more, peers wait until some are let go.
 void frame_port::grow_by_need() noexcept {
   const auto have = static_cast<std::uint32_t>(segments.size());
   CORDMA_ASSERT_OP(posted, <=, have);
   CORDMA_ASSERT_OP(left, <=, have);
-  if (have >= promised_segments + left + spare_segments) return;
   try {
     grow_segments(have + 1);
   } catch (const std::bad_alloc&) {}

@@ -34,6 +34,7 @@ struct frame_port final : completion_sink {
   void unpromise(std::uint32_t segments, std::uint32_t sends) noexcept;
   void grow_segments(std::uint32_t to);
   void grow_entries(std::uint32_t to);
+  [[nodiscard]] bool lacks_segments() const noexcept;
   void grow_by_need() noexcept;
   // False: not now; what waits for it goes on when another is free.
   [[nodiscard]] bool has_entry() noexcept;

@@ -253,8 +253,8 @@ void peer_core::post(frame_entry& entry, transport::send_request& request) noexc
     ++e.counters.rings;
   }
   transport::completion now;
-  if (trace_ring* const trace = e.worker->trace()) [[unlikely]]
-    trace->add(trace_point::post, "frame", &e, request.segments[0].length);
+  if (e.worker->trace() != nullptr) [[unlikely]]
+    e.worker->trace_frame(e, request);
   if (pair.post_send(request, now) == transport::posted::done) {
     ++e.counters.immediate;
     on_sent(entry, now);

@@ -35,7 +35,8 @@ const recv_request* software_receive_queue::lend() noexcept {
   if (left() == 0) return nullptr;
   CORDMA_ASSERT_OP(left(), <=, depth_);
   const recv_request& first = receives_[lent_++ & mask_];
-  tell_if_low();
+  if (is_low()) [[unlikely]]
+    tell_low();
   return &first;
 }
 
@@ -61,12 +62,11 @@ result<void> software_receive_queue::arm_limit(std::uint32_t fewer_than) noexcep
   CORDMA_REQUIRE_OP(fewer_than, <=, depth_);
   home_.drop_events(*this);
   limit_ = fewer_than;
-  tell_if_low();
+  if (is_low()) tell_low();
   return {};
 }
 
-void software_receive_queue::tell_if_low() noexcept {
-  if (left() >= limit_) return;
+void software_receive_queue::tell_low() noexcept {
   CORDMA_ASSERT_OP(limit_, <=, depth_);
   limit_ = 0;
   cm_event e;

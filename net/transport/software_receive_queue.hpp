@@ -70,7 +70,8 @@ class software_receive_queue : public receive_queue {
   void next_turn() noexcept {
     if (left() != 0 && !waiting_.empty()) waiting_.front().turn_came();
   }
-  void tell_if_low() noexcept;
+  [[nodiscard]] bool is_low() const noexcept { return left() < limit_; }
+  void tell_low() noexcept;
 
   receive_queue_home& home_;
   std::uint32_t depth_;
