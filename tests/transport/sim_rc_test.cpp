@@ -157,6 +157,35 @@ TEST_CASE("sim rc: a counter is added to exactly once, whatever is lost") {
   }
 }
 
+TEST_CASE("sim rc: what is lost is asked for by what comes behind it, once, before the timer") {
+  for (const bool answer : {false, true}) {
+    CAPTURE(answer);
+    world w({.link = {.delay = 20us}});
+    link_pair l = join_up(w);
+    block mine(w.a(), 64);
+    block theirs(w.b(), 64);
+    w.settle();
+    const auto read = [&](std::uint64_t i) {
+      const segment to = mine.part(i * 8, 8);
+      post(*l.client, to_remote(make(opcode::read, i, {&to, 1}), theirs));
+    };
+    const sim::protocol_counters before = w.net.counters();
+    if (!answer) w.net.cut("a", "b");
+    read(0);
+    w.pass(10us);  // on its way
+    if (answer) w.net.cut("b", "a");
+    w.pass(15us);
+    w.net.heal("a", "b");
+    CHECK(w.net.faults().partitioned == 1);
+    for (const std::uint64_t i : {1, 2, 3}) read(i);
+    CHECK(w.until([&] { return w.a().done.size() == 4; }));
+    for (const completion& c : w.a().done) CHECK(c.status == wc_status::success);
+    const sim::protocol_counters& after = w.net.counters();
+    CHECK(after.timeouts == before.timeouts);
+    CHECK(after.retransmitted - before.retransmitted == 4);
+  }
+}
+
 TEST_CASE("sim rc: rights are needed on the region and on the connection") {
   for (const opcode op : {opcode::read, opcode::write, opcode::fetch_add}) {
     for (const bool on_region : {false, true}) {

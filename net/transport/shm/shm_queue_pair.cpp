@@ -317,7 +317,6 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   reader_.tell();
   withdraw();
   finish_taken();
-  wake_peer();
   if (asked_ != 0) home_.expect(-1);
   asked_ = 0;
   if (rnr_timer_.pending()) home_.home().remove(rnr_timer_);
