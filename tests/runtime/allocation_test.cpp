@@ -74,6 +74,15 @@ task<void> everything(tools* t) {
   co_await t->s.acquire();
   t->s.release();
 }
+task<std::uint64_t> allocations_of_all(int how_many) {
+  std::vector<task<int>> tasks;
+  for (int i = 0; i < how_many; ++i) tasks.push_back(child(1us));
+  const auto before = allocations();
+  const std::vector<int> values = co_await when_all(std::move(tasks));
+  CHECK(values.size() == static_cast<std::size_t>(how_many));
+  co_return allocations() - before;
+}
+
 task<void> rounds(tools* t, int n) {
   for (int i = 0; i < n; ++i) co_await everything(t);
 }
@@ -89,6 +98,13 @@ TEST_CASE("no allocation per operation once warm: waits, timers, scopes, deadlin
   const auto before = allocations();
   v.run(rounds(&t, 1000));
   CHECK(allocations() == before);
+}
+
+TEST_CASE("when_all of a vector allocates for the values, and once for all its tasks") {
+  if (!counted()) return;
+  virtual_loop v;
+  v.run(allocations_of_all(100));
+  CHECK(v.run(allocations_of_all(100)) == 2);
 }
 
 TEST_CASE("no allocation per operation once warm: Asio callbacks with a cancellation slot") {

@@ -6,14 +6,21 @@
 #include <cordma/runtime/text_file.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 using namespace cordma;
 using namespace cordma::test;
@@ -21,6 +28,7 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t page = 4096;
+constexpr unsigned long query_one = _IOC(_IOC_READ | _IOC_WRITE, 'f', 17, 104);  // PROCMAP_QUERY
 
 // Bytes that this process has read by system calls so far.
 std::uint64_t bytes_read() {
@@ -30,7 +38,7 @@ std::uint64_t bytes_read() {
 
 bool kernel_finds_mappings() {
   const unique_fd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-  return ::ioctl(maps.get(), _IOC(_IOC_READ | _IOC_WRITE, 'f', 17, 104), nullptr) != 0 &&
+  return ::ioctl(maps.get(), query_one, nullptr) != 0 &&
          errno != ENOTTY;
 }
 
@@ -62,19 +70,21 @@ std::uint64_t read_for_one(Context& context, const guarded& memory) {
   return bytes_read() - before;
 }
 
-}  // namespace
-
-TEST_CASE("registering reads as much with thousands of other mappings as with none" *
-          applies(kernel_finds_mappings(), "PROCMAP_QUERY needs Linux 6.11")) {
-  host h;
-  const guarded first;
-  const std::uint64_t with_none = read_for_one(h.context, first);
-  std::vector<guarded> others(4000);
-  CHECK(read_for_one(h.context, others.back()) <= with_none + 64);
-  CHECK(read_for_one(h.context, first) <= with_none + 64);
+// PROCMAP_QUERY of this thread fails as on a kernel that does not know it.
+void forbid_query() {
+  std::array<sock_filter, 6> rules{
+      {{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+       {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_ioctl},
+       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, args[1])},
+       {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, static_cast<std::uint32_t>(query_one)},
+       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOTTY},
+       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}}};
+  const sock_fprog program{static_cast<unsigned short>(rules.size()), rules.data()};
+  REQUIRE(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+  REQUIRE(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
-TEST_CASE("what may not be touched is refused among thousands of other mappings, and named") {
+void check_refusals() {
   host h;
   std::vector<guarded> many(1000);
   guarded& one = many[500];
@@ -91,4 +101,28 @@ TEST_CASE("what may not be touched is refused among thousands of other mappings,
   const auto gone = h.context.register_memory(was, access::local_read);
   REQUIRE(gone.code() == errc::not_permitted);
   CHECK(gone.why().message().find("is not mapped") != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("registering reads as much with thousands of other mappings as with none" *
+          applies(kernel_finds_mappings(), "PROCMAP_QUERY needs Linux 6.11")) {
+  host h;
+  const guarded first;
+  const std::uint64_t with_none = read_for_one(h.context, first);
+  std::vector<guarded> others(4000);
+  CHECK(read_for_one(h.context, others.back()) <= with_none + 64);
+  CHECK(read_for_one(h.context, first) <= with_none + 64);
+}
+
+TEST_CASE("what may not be touched is refused among thousands of other mappings, and named") {
+  check_refusals();
+}
+
+TEST_CASE("a kernel that does not find single mappings refuses the same") {
+  std::thread([] {
+    forbid_query();
+    CHECK(!kernel_finds_mappings());
+    check_refusals();
+  }).join();
 }

@@ -139,6 +139,15 @@ TEST_CASE("a trace file that cannot be made is an error that names setting, file
   CHECK(text.find("No such file or directory") != std::string::npos);
 }
 
+TEST_CASE("a FIFO that nobody reads is no trace file, and nothing waits for it") {
+  const directory place;
+  REQUIRE(::mkfifo((place / "fifo").c_str(), 0600) == 0);
+  const int status = traced(place / "fifo", place / "errors", work);
+  CHECK(WEXITSTATUS(status) == 1);
+  const std::string text = text_of(place / "errors");
+  CHECK_MESSAGE(text.find("CORDMA_TRACE") != std::string::npos, text);
+}
+
 TEST_CASE("a full disk is reported once, and the program goes on") {
   const directory place;
   const int status = traced("/dev/full", place / "errors", work);

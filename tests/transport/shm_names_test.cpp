@@ -169,6 +169,19 @@ TEST_CASE("shm: network namespaces that share a folder have their ports apart" *
   CHECK(here.a->listen({"", 4711}).code() == errc::in_use);
 }
 
+TEST_CASE("shm: an address of another network namespace is not that of a listener on all addresses" *
+          test::applies(is_root, needs_root)) {
+  CHECK(in_child([] {
+          scratch dir;
+          host outside(in(dir));
+          outside.l = std::move(*outside.a->listen({"", 4711}));
+          if (!enter_namespace("10.77.0.1")) return false;
+          host client(in(dir));
+          return reaches(outside, client, {"127.0.0.1", 4711}) &&
+                 !reaches(outside, client, {"10.77.0.1", 4711});
+        }) == 0);
+}
+
 TEST_CASE("shm: a listener whose files were removed is reached, keeps its name and its addresses") {
   for (const char* what : {".lock", "", "both", "folder"}) {
     CAPTURE(what);

@@ -302,6 +302,8 @@ TEST_CASE("sim stall: a host that stands still for a while only delays") {
   block m(w.a(), 64);
   block n(w.b(), 64);
   recv(*l.server, 1, n.part(0, 64));
+  w.net.stall("b", 0s);  // no fault
+  CHECK(w.net.faults().stalls == 0);
   w.net.stall("b", 2s);
   const time_point start = w.now();
   send(*l.client, 3, m.part(0, 8));
