@@ -84,8 +84,8 @@ void write_all() noexcept {
 result<void> open_file(trace_file& f, std::string_view name) {
   const std::string path = with_process_id(name);
   // Opening a FIFO that nobody reads would wait.
-  const int fd = ::open(path.c_str(),
-                        O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
   if (fd < 0) {
     return failure::from_os(
         errno, {"opening the trace file \"", path, "\" (setting trace, CORDMA_TRACE)"});

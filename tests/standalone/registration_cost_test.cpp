@@ -38,8 +38,7 @@ std::uint64_t bytes_read() {
 
 bool kernel_finds_mappings() {
   const unique_fd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-  return ::ioctl(maps.get(), query_one, nullptr) != 0 &&
-         errno != ENOTTY;
+  return ::ioctl(maps.get(), query_one, nullptr) != 0 && errno != ENOTTY;
 }
 
 // A page that may be written, and one behind it that nobody may touch: no two of them are one mapping.

@@ -169,8 +169,9 @@ TEST_CASE("shm: network namespaces that share a folder have their ports apart" *
   CHECK(here.a->listen({"", 4711}).code() == errc::in_use);
 }
 
-TEST_CASE("shm: an address of another network namespace is not that of a listener on all addresses" *
-          test::applies(is_root, needs_root)) {
+TEST_CASE(
+    "shm: an address of another network namespace is not that of a listener on all addresses" *
+    test::applies(is_root, needs_root)) {
   CHECK(in_child([] {
           scratch dir;
           host outside(in(dir));

@@ -1,5 +1,6 @@
 // Peers that lie, babble or fall silent: only their own connection suffers.
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -417,4 +418,25 @@ TEST_CASE("tcp: frames that come byte by byte are understood") {
   CHECK(got.byte_len == 3);
   CHECK(got.imm == 77);
   CHECK(in.bytes[2] == std::byte{3});
+}
+
+TEST_CASE("tcp: all of many requests go out, though the peer says nothing") {
+  attacked c;
+  const auto arrived = [&c] {
+    int bytes = 0;
+    REQUIRE(::ioctl(c.peer.fd, FIONREAD, &bytes) == 0);
+    return static_cast<std::size_t>(bytes);
+  };
+  constexpr std::size_t many = 100;  // more than one call sends
+  memory own(*c.domain, 8);
+  const tp::segment s = own.all();
+  const std::size_t before = arrived();
+  tp::send_request write = request(opcode::write, 1, s);
+  write.flags = tp::post_flag::more;
+  for (std::size_t i = 1; i < many; ++i) post(*c.victim, write);
+  write.flags = 0;
+  post(*c.victim, write);
+  wire::header_buffer header;
+  const std::size_t each = wire::encode(frame_of(wire::frame_type::write, 8), header) + 8;
+  c.until([&] { return arrived() - before >= many * each; });
 }
