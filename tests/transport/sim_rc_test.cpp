@@ -177,7 +177,7 @@ TEST_CASE("sim rc: what is lost is asked for by what comes behind it, once, befo
     w.pass(15us);
     w.net.heal("a", "b");
     CHECK(w.net.faults().partitioned == 1);
-    for (const std::uint64_t i : {1, 2, 3}) read(i);
+    for (std::uint64_t i = 1; i < 4; ++i) read(i);
     CHECK(w.until([&] { return w.a().done.size() == 4; }));
     for (const completion& c : w.a().done) CHECK(c.status == wc_status::success);
     const sim::protocol_counters& after = w.net.counters();
