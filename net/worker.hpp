@@ -156,8 +156,8 @@ class Worker : public user_data_holder {
   // every message; nothing has changed then), no_lock.
   result<void> wake_for(wake_reason reason);
 
-  // Writes the report of this Worker to `fd`: every endpoint with its state, its queues and the age of its oldest request,
-  // timers, descriptors, and every suspended coroutine with the chain of its callers: see reactor::dump(), whose part it
+  // Writes the report of this Worker to `fd`: every endpoint that waits, and 16 of the others, with its state, its queues
+  // and the age of its oldest request; how many more there are; timers, descriptors, and every suspended coroutine with the chain of its callers: see reactor::dump(), whose part it
   // is, and install_dump_handler(). At most 200 lines. REQUIRES its thread.
   void dump(int fd = 2) const noexcept { loop_->dump(fd); }
 

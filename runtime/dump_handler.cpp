@@ -22,13 +22,7 @@ bool report_mine(pid_t me) noexcept {
   detail::for_each_live_reactor([&any, me](live_reactor& e, reactor& r) {
     if (e.thread.load(std::memory_order_relaxed) != me || !e.asked.exchange(false)) return;
     any = true;
-    e.reporting.store(true, std::memory_order_seq_cst);
-    // It may have changed hands meanwhile, or be gone.
-    if (e.object.load(std::memory_order_seq_cst) == &r &&
-        e.thread.load(std::memory_order_seq_cst) == me) {
-      r.dump(STDERR_FILENO);
-    }
-    e.reporting.store(false, std::memory_order_release);
+    detail::visit_held(e, r, me, [&r]() noexcept { r.dump(STDERR_FILENO); });
   });
   return any;
 }

@@ -1,6 +1,8 @@
 #include <cordma/runtime/dump_writer.hpp>
 
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 
 #include <unistd.h>
 
@@ -147,6 +149,38 @@ void dump_writer::end_line() noexcept {
   if (used_ > buffer_.size() / 2) flush();
 }
 
+namespace {
+
+// While it lives, a write to a pipe or socket that nobody reads ends no process: it fails with EPIPE.
+class no_sigpipe {
+ public:
+  no_sigpipe() noexcept {
+    sigset_t pending;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    ::sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  no_sigpipe(const no_sigpipe&) = delete;
+  no_sigpipe& operator=(const no_sigpipe&) = delete;
+  ~no_sigpipe() {
+    // Also where the program ignores the signal, which then is never pending.
+    constexpr timespec at_once{};
+    if (!was_pending_) {
+      while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {}
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
+}  // namespace
+
 void dump_writer::flush() noexcept {
   const char* from = buffer_.data();
   std::size_t left = line_begin_;
@@ -155,6 +189,8 @@ void dump_writer::flush() noexcept {
     for (; left > 0 && in_room_ < room_.size(); --left) room_[in_room_++] = *from++;
     return;
   }
+  if (left == 0) return;
+  const no_sigpipe guard;
   while (left > 0) {
     const ssize_t n = ::write(fd_, from, left);
     if (n < 0 && errno == EINTR) continue;

@@ -17,7 +17,7 @@ namespace {
 
 // A report of the thread that owned it may still be under way; it is bounded.
 void wait_for_report(const live_reactor& entry) noexcept {
-  while (entry.reporting.load(std::memory_order_seq_cst)) ::sched_yield();
+  while (entry.reporting.load(std::memory_order_seq_cst) != 0) ::sched_yield();
 }
 
 }  // namespace

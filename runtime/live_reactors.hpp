@@ -20,8 +20,8 @@ struct live_reactor {
   std::atomic<pid_t> thread{0};              // that owns it
   std::atomic<std::uint32_t> made_after{0};  // forks of the process
   std::atomic<bool> taken{false};
-  std::atomic<bool> asked{false};      // for a report, by a signal handler on another thread
-  std::atomic<bool> reporting{false};  // it must not change hands
+  std::atomic<bool> asked{false};           // for a report, by a signal handler on another thread
+  std::atomic<std::uint32_t> reporting{0};  // threads that look at it: it must not change hands
 };
 
 inline constexpr std::size_t max_live_reactors = 1024;
@@ -36,6 +36,16 @@ void change_thread(live_reactor* entry) noexcept;
 
 // `visit(live_reactor&, reactor&)` for those that this process made; in a signal handler too.
 [[nodiscard]] reactor* usable(live_reactor& entry) noexcept;
+// `visit()`, if `r` is still in the entry and `thread` owns it: it changes no hands before the end.
+template <class Visit>
+void visit_held(live_reactor& entry, const reactor& r, pid_t thread, Visit visit) noexcept {
+  entry.reporting.fetch_add(1, std::memory_order_seq_cst);
+  if (entry.object.load(std::memory_order_seq_cst) == &r &&
+      entry.thread.load(std::memory_order_seq_cst) == thread) {
+    visit();
+  }
+  entry.reporting.fetch_sub(1, std::memory_order_release);
+}
 template <class Visit>
 void for_each_live_reactor(Visit visit) noexcept {
   for (live_reactor& e : live_table) {

@@ -134,10 +134,9 @@ reactor::reactor(const reactor_options& options)
 
 reactor::~reactor() {
   CORDMA_REQUIRE(!in_turn_);
-  if (trace_ != nullptr && !inherited()) {
-    trace_->write(entry_ != nullptr ? static_cast<std::uint64_t>(entry_->thread.load()) : 0);
-  }
-  detail::leave_table(entry_);
+  const auto thread = entry_ != nullptr ? static_cast<std::uint64_t>(entry_->thread.load()) : 0;
+  detail::leave_table(entry_);  // from here on no other thread writes the trace
+  if (trace_ != nullptr && !inherited()) trace_->write(thread);
   for (inbox_item* item = inbox_.exchange(nullptr); item != nullptr;) {
     inbox_item* next = item->next_;
     if (item->drop_ != nullptr) item->drop_(*item);

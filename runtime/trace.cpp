@@ -74,9 +74,10 @@ void end_file() noexcept {
 void write_all() noexcept {
   if (!is_tracing() || the_file().ended.load()) return;
   detail::for_each_live_reactor([](detail::live_reactor& e, reactor& r) {
-    if (trace_ring* const ring = r.trace()) {
-      ring->write(static_cast<std::uint64_t>(e.thread.load(std::memory_order_relaxed)));
-    }
+    const pid_t thread = e.thread.load(std::memory_order_relaxed);
+    detail::visit_held(e, r, thread, [&r, thread]() noexcept {
+      if (trace_ring* const ring = r.trace()) ring->write(static_cast<std::uint64_t>(thread));
+    });
   });
   end_file();
 }

@@ -35,6 +35,8 @@ class Failed(Exception):
 class Memory:
     """Words of the target, through a cache of pages."""
 
+    without_memory = "its lists were just being changed"
+
     def __init__(self):
         self.pages = {}
 
@@ -50,7 +52,7 @@ class Memory:
         if data is None or len(data) < BLOCK:
             first, data = page, self.read(page * PAGE, PAGE)
         if data is None or len(data) < PAGE:
-            raise Failed(f"no memory at {page * PAGE:#x}: its lists were just being changed")
+            raise Failed(f"no memory at {page * PAGE:#x}: {self.without_memory}")
         words = memoryview(data).cast("Q")
         for i in range(len(data) // PAGE):
             self.pages[first + i] = words[i * 512:(i + 1) * 512]
@@ -195,6 +197,7 @@ class Core(Memory):
     def __init__(self, path, program):
         super().__init__()
         self.program = program or program_of(path)
+        self.without_memory = f"the core dump is not whole, or {self.program} is not the program that made it"
         quiet(f"file {self.program}")
         quiet(f"core-file {path}")
 
@@ -226,6 +229,13 @@ def quiet(command):
 
 def program_of(core):
     """The file that is mapped first, by the core dump's note of files."""
+    try:
+        return name_in_notes(core)
+    except (struct.error, ValueError, OverflowError):
+        raise Failed(f"{core} is damaged, or not a whole core dump") from None
+
+
+def name_in_notes(core):
     with open(core, "rb") as file:
         head = file.read(64)
         if head[:4] != b"\x7fELF" or struct.unpack_from("<H", head, 16)[0] != 4:
@@ -412,7 +422,10 @@ def main():
             target = Process(int(which))
         else:
             target = Core(which, os.environ["CORDMA_PSTACK_PROGRAM"])
-        report(target)
+        try:
+            report(target)
+        except (struct.error, ValueError, OverflowError):
+            raise Failed(f"{which}: its lists make no sense") from None
     except (Failed, OSError) as e:
         why = f"{e.filename}: {e.strerror}" if isinstance(e, OSError) and e.filename else e
         print(f"cordma-pstack: {why}", file=sys.stderr)

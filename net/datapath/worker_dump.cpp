@@ -9,6 +9,7 @@ namespace {
 
 constexpr const char* in_change = "the list was just being changed";
 constexpr std::size_t state_count = 4;
+constexpr std::uint64_t most_idle_endpoints = 16;  // that have a line of their own
 
 struct waiting_requests {
   std::uint64_t count = 0;
@@ -76,7 +77,8 @@ const slot* worker_core::oldest_of(const endpoint_core& e) noexcept {
 
 void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
   out << "    endpoint " << static_cast<const void*>(&e) << ": " << name(e.state);
-  if (e.caps != nullptr) out << " by " << transport::name(e.caps->transport);
+  // Before that the transport is not chosen.
+  if (e.pair != nullptr) out << " by " << transport::name(e.caps->transport);
   const failure* const why = e.cause.get();
   if (why != nullptr) out << " (" << name(why->code()) << ")";
   print_queue(out, "sends", e.granted.send_depth - e.send_credits + e.frames_in_flight,
@@ -95,26 +97,37 @@ void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
   out.end_line();
 }
 
+// Those that wait come first; lines are left for what follows the Worker.
 void worker_core::dump(dump_writer& out) noexcept {
   std::uint64_t gone = 0;
+  std::uint64_t all = 0;
+  std::uint64_t idle = 0;
   std::array<std::uint64_t, state_count> left_out{};
   std::uint64_t more = 0;
+  bool whole = endpoints_.look_through([&all](endpoint_core&) { ++all; });
   const bool graveyard_whole = graveyard_.look_through([&gone](endpoint_core&) { ++gone; });
-  out << "  Worker " << static_cast<const void*>(this) << ": " << std::uint64_t{endpoint_count}
-      << " endpoints, " << std::uint64_t{listeners_.size()} << " listeners, ";
+  out << "  Worker " << static_cast<const void*>(this) << ": " << all << " endpoints, "
+      << std::uint64_t{listeners_.size()} << " listeners, ";
   if (graveyard_whole) {
     out << gone << " gone with requests in flight, ";
   }
   out << stale_completions << " stale completions";
   out.end_line();
-  const bool whole = endpoints_.look_through([&, this](endpoint_core& e) {
-    if (out.lines_left() > 2 && waits(e)) {
+  const auto show = [&, this](endpoint_core& e, bool has_line) {
+    if (has_line && out.lines_left() > 2) {
       dump_endpoint(out, e);
     } else {
       ++left_out[static_cast<std::size_t>(e.state)];
       ++more;
     }
-  });
+  };
+  const auto show_waiting = [&show](endpoint_core& e) {
+    if (waits(e)) show(e, true);
+  };
+  const auto show_idle = [&show, &idle](endpoint_core& e) {
+    if (!waits(e)) show(e, idle++ < most_idle_endpoints);
+  };
+  whole = endpoints_.look_through(show_waiting) && endpoints_.look_through(show_idle) && whole;
   if (!whole) {
     out << "    endpoints: " << in_change;
     out.end_line();

@@ -67,5 +67,19 @@ kill -9 "$server"
 expect 1 'there is no process 999999999' cordma-pstack 999999999
 expect 1 'neither a process nor a core dump' cordma-pstack "$programs/cordma-pstack"
 expect 1 'No such file' cordma-pstack "$work/missing"
+# Core dumps that are not whole, and another program than the one that made it.
+hang "$programs/example-hangs"
+gdb -nx -batch -p "$server" -ex "generate-core-file $work/core" > /dev/null 2>&1 || true
+kill -9 "$server"
+for bytes in 63 64 100 500 5000; do
+  head -c "$bytes" "$work/core" > "$work/cut"
+  expect 1 'cordma-pstack: .*(damaged|neither a process|does not name|core dump)' cordma-pstack "$work/cut"
+done
+{ head -c 32 "$work/core"; printf '\377%.0s' 1 2 3 4 5 6 7 8; tail -c +41 "$work/core"; } > "$work/bent"
+expect 1 'bent is damaged, or not a whole core dump' cordma-pstack "$work/bent"
+expect 1 'is not the program that made it|has version|make no sense' cordma-pstack "$work/core" "$programs/example-echo"
+
 expect 2 '^Usage: ' cordma-pstack
+expect 2 '^Usage: ' cordma-pstack --bogus
+expect 2 '^Usage: ' cordma-pstack ''
 expect 0 '^Usage: ' cordma-pstack --help

@@ -132,6 +132,18 @@ TEST_CASE("a thread that has ended is named, and the others report") {
   CHECK(has(text, ", between passes"));
 }
 
+TEST_CASE("a report to a pipe that nobody reads ends no process, and leaves no signal behind") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+  ::close(ends[0]);
+  reactor r;
+  r.dump(ends[1]);
+  ::close(ends[1]);
+  sigset_t pending;
+  REQUIRE(::sigpending(&pending) == 0);
+  CHECK(sigismember(&pending, SIGPIPE) == 0);
+}
+
 TEST_CASE("a report of 10,000 endpoints has at most 200 lines, and takes nothing from the heap") {
   install_dump_handler(SIGUSR1).value();
   constexpr std::size_t count = 10'000;
