@@ -21,40 +21,49 @@ def busy_s(pid):
     return (int(words[11]) + int(words[12])) / ticks
 
 
-server = run = None
-try:
-    if how.startswith("freeze") and how != "freeze-child":
-        server = subprocess.Popen([program, "--listen", "127.0.0.1:0", "--wait", "event"],
-                                  stdout=subprocess.PIPE, text=True)
-        arguments.append(server.stdout.readline().split()[-1])
-    run = subprocess.Popen([program, *arguments, "--json", "-"], stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, text=True)
-    began = time.monotonic()
-    # What it measures is under way; where the peer freezes, a second of it is complete.
-    while busy_s(run.pid) < (0.3 if how == "press" else 3):
-        if run.poll() is not None or time.monotonic() - began > 60:
-            run.kill()
-            raise AssertionError(run.communicate())
-        time.sleep(0.01)
-    if server:
-        server.send_signal(signal.SIGSTOP)
-    if how == "freeze-child":
-        with open(f"/proc/{run.pid}/task/{run.pid}/children") as children:
-            os.kill(int(children.read().split()[0]), signal.SIGSTOP)
-    if "press" in how:
-        run.send_signal(signal.SIGINT)
-    if how == "freeze and press":
-        assert "once more to end at once" in run.stderr.readline() + run.stderr.readline()
-        run.send_signal(signal.SIGINT)
-    figures, said = run.communicate(timeout=60)
-finally:
-    for process in (run, server):
-        if process:
-            process.kill()
-            process.wait()
-assert run.returncode == (130 if "press" in how else 1), (run.returncode, said)
-figures = json.loads(figures)
-figures = figures[0] if isinstance(figures, list) else figures
+# `enough`: the seconds of CPU time after which what it measures is under way.
+def end(enough):
+    server = run = None
+    address = []
+    try:
+        if how.startswith("freeze") and how != "freeze-child":
+            server = subprocess.Popen([program, "--listen", "127.0.0.1:0", "--wait", "event"],
+                                      stdout=subprocess.PIPE, text=True)
+            address.append(server.stdout.readline().split()[-1])
+        run = subprocess.Popen([program, *arguments, *address, "--json", "-"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+        began = time.monotonic()
+        while busy_s(run.pid) < enough:
+            if run.poll() is not None or time.monotonic() - began > 60:
+                run.kill()
+                raise AssertionError(run.communicate())
+            time.sleep(0.01)
+        if server:
+            server.send_signal(signal.SIGSTOP)
+        if how == "freeze-child":
+            with open(f"/proc/{run.pid}/task/{run.pid}/children") as children:
+                os.kill(int(children.read().split()[0]), signal.SIGSTOP)
+        if "press" in how:
+            run.send_signal(signal.SIGINT)
+        if how == "freeze and press":
+            assert "once more to end at once" in run.stderr.readline() + run.stderr.readline()
+            run.send_signal(signal.SIGINT)
+        figures, said = run.communicate(timeout=60)
+    finally:
+        for process in (run, server):
+            if process:
+                process.kill()
+                process.wait()
+    assert run.returncode == (130 if "press" in how else 1), (run.returncode, said)
+    figures = json.loads(figures)
+    return figures[0] if isinstance(figures, list) else figures, said
+
+
+# Where the peer freezes, a second of it is complete. On a loaded machine starting takes longer.
+for enough in (0.3, 0.6, 1.2, 2.4) if how == "press" else (3,):
+    figures, said = end(enough)
+    if figures["iterations"] > 0:
+        break
 assert figures["interrupted"] is True, figures
 assert figures["iterations"] > 0 and figures["elapsed_s"] > 0, figures
 assert figures["client"]["cpu_ns"] > 0, figures
