@@ -63,16 +63,11 @@ struct end_of_thread {
   }
 };
 
-void begin_pool() noexcept {
-  if (mine != &not_yet) return;
-  pool* const own = new (std::nothrow) pool;
-  if (own == nullptr) return;
-  mine = own;
-  static thread_local const end_of_thread ends_it;
-}
-
 void* allocate_from_heap(std::size_t bytes) {
-  begin_pool();
+  if (mine == &not_yet) {
+    mine = new pool;
+    static thread_local const end_of_thread ends_it;
+  }
   return ::operator new(bytes);
 }
 
