@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <forward_list>
 #include <map>
 #include <utility>
 
@@ -104,19 +105,25 @@ int ask_for_notice(ibv_cq* /*cq*/, int /*solicited_only*/) { return 0; }
 }  // namespace
 
 ibv_pd* make_device(payload of_connected) {
-  auto* const device = new ibv_device{};
-  std::strcpy(device->name, "stand-in");
-  auto* const made = new context{};
-  made->of_connected = of_connected;
-  ibv_context* const context = &made->native;
-  context->device = device;
+  struct device {
+    ibv_device native{};
+    context opened{};
+    ibv_pd pd{};
+  };
+  static std::forward_list<device> all;
+  device& made = all.emplace_front();
+  std::strcpy(made.native.name, "stand-in");
+  made.opened.of_connected = of_connected;
+  ibv_context* const context = &made.opened.native;
+  context->device = &made.native;
   context->async_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   context->ops.post_send = post_send;
   context->ops.post_recv = post_recv;
   context->ops.post_srq_recv = receive_shared;
   context->ops.poll_cq = poll;
   context->ops.req_notify_cq = ask_for_notice;
-  return ibv_alloc_pd(context);
+  made.pd.context = context;
+  return &made.pd;
 }
 
 bool is_device_code(std::uint64_t address) noexcept {

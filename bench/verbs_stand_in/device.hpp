@@ -21,7 +21,7 @@ enum class payload : std::uint8_t {
   moved,
 };
 
-// For transport::verbs_options::pd. Never freed. Bound to one thread.
+// For transport::verbs_options::pd. Lives as long as the process. Bound to one thread.
 //  * Datagrams arrive at the queue pair of this device that they are for, where it has a receive.
 //  * No completion channel ever fires: for polling.
 [[nodiscard]] ibv_pd* make_device(payload of_connected = payload::dropped);
