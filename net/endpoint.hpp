@@ -229,7 +229,7 @@ class Endpoint : public user_data_holder {
   // carries messages also "rails", how many connections they come by now, and of each, as "rail_1_device" and
   // "rail_1_bytes", what it goes by and how much of long messages has come by it.
   [[nodiscard]] std::vector<transport::property> properties() const;
-  // By what it is connected. Without meaning before that: see Worker::endpoint().
+  // The transport of its connection. Before it is connected the value has no meaning: see Worker::endpoint().
   [[nodiscard]] transport::kind transport() const noexcept;
   // What its transport can do. Lives as long as the Context. Before it is connected: messages only.
   [[nodiscard]] const transport::capabilities& abilities() const noexcept;

@@ -157,8 +157,9 @@ class Worker : public user_data_holder {
   result<void> wake_for(wake_reason reason);
 
   // Writes the report of this Worker to `fd`: every endpoint that waits, and 16 of the others, with its state, its queues
-  // and the age of its oldest request; how many more there are; timers, descriptors, and every suspended coroutine with the chain of its callers: see reactor::dump(), whose part it
-  // is, and install_dump_handler(). At most 200 lines. REQUIRES its thread.
+  // and the age of its oldest request; the number of those left out; timers; descriptors; every suspended coroutine with
+  // the chain of its callers. At most 200 lines. See reactor::dump(), whose part it is, and install_dump_handler().
+  // REQUIRES its thread.
   void dump(int fd = 2) const noexcept { loop_->dump(fd); }
 
   // See device_event_operation. The last 64 events that nobody asked for are kept.

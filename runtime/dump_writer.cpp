@@ -151,7 +151,7 @@ void dump_writer::end_line() noexcept {
 
 namespace {
 
-// While it lives, a write to a pipe or socket that nobody reads ends no process: it fails with EPIPE.
+// Holds back SIGPIPE of this thread: a write to a pipe or socket without a reader only fails with EPIPE.
 class no_sigpipe {
  public:
   no_sigpipe() noexcept {

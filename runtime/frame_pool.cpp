@@ -47,8 +47,8 @@ constexpr pool useless() noexcept {
 constinit pool not_yet = useless();
 constinit pool no_more = useless();
 
-// A pointer: all plugins of a process, each with its own copy of this library, share a small static
-// storage of threads.
+// A pointer, not the pool: the static storage of threads is small, and each plugin with a copy of this
+// library takes its part of it.
 constinit thread_local pool* mine = &not_yet;
 constinit thread_local std::int64_t handed_out = 0;
 

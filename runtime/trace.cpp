@@ -84,7 +84,7 @@ void write_all() noexcept {
 
 result<void> open_file(trace_file& f, std::string_view name) {
   const std::string path = with_process_id(name);
-  // Opening a FIFO that nobody reads would wait.
+  // O_NONBLOCK: else open() of a FIFO without a reader waits.
   const int fd =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
   if (fd < 0) {

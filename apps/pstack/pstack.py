@@ -28,6 +28,10 @@ STRIPPED = ("{} has no symbol " + SYMBOL.decode() + ": it is stripped, or not li
             "program as the second argument, or strip with --keep-symbol=" + SYMBOL.decode())
 
 
+# What reading a file or memory raises that does not hold what it should.
+NONSENSE = (struct.error, ValueError, OverflowError)
+
+
 class Failed(Exception):
     """A sentence for the user."""
 
@@ -231,7 +235,7 @@ def program_of(core):
     """The file that is mapped first, by the core dump's note of files."""
     try:
         return name_in_notes(core)
-    except (struct.error, ValueError, OverflowError):
+    except NONSENSE:
         raise Failed(f"{core} is damaged, or not a whole core dump") from None
 
 
@@ -424,7 +428,7 @@ def main():
             target = Core(which, os.environ["CORDMA_PSTACK_PROGRAM"])
         try:
             report(target)
-        except (struct.error, ValueError, OverflowError):
+        except NONSENSE:
             raise Failed(f"{which}: its lists make no sense") from None
     except (Failed, OSError) as e:
         why = f"{e.filename}: {e.strerror}" if isinstance(e, OSError) and e.filename else e

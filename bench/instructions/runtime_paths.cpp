@@ -9,8 +9,7 @@ namespace {
 
 using namespace cordma;
 
-// Rounds are counted from 0 on. Each round before has all that they have, so that no frame and no memory is
-// taken for the first time in one that counts.
+// Rounds below 0 are not counted. They run the same code, so that no counted round takes a frame from the heap.
 constexpr int first_round = -warm_rounds;
 
 void turn(reactor& r, int times) {

@@ -77,7 +77,7 @@ const slot* worker_core::oldest_of(const endpoint_core& e) noexcept {
 
 void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
   out << "    endpoint " << static_cast<const void*>(&e) << ": " << name(e.state);
-  // Before that the transport is not chosen.
+  // An endpoint without a queue pair has no transport yet, or none any more.
   if (e.pair != nullptr) out << " by " << transport::name(e.caps->transport);
   const failure* const why = e.cause.get();
   if (why != nullptr) out << " (" << name(why->code()) << ")";
@@ -97,7 +97,7 @@ void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
   out.end_line();
 }
 
-// Those that wait come first; lines are left for what follows the Worker.
+// The endpoints that wait come first. The report of the tasks needs lines too.
 void worker_core::dump(dump_writer& out) noexcept {
   std::uint64_t gone = 0;
   std::uint64_t all = 0;

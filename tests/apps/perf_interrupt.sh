@@ -21,7 +21,7 @@ def busy_s(pid):
     return (int(words[11]) + int(words[12])) / ticks
 
 
-# `enough`: the seconds of CPU time after which what it measures is under way.
+# `enough`: seconds of CPU time, then it is interrupted.
 def end(enough):
     server = run = None
     address = []

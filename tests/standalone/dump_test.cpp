@@ -132,7 +132,8 @@ TEST_CASE("a thread that has ended is named, and the others report") {
   CHECK(has(text, ", between passes"));
 }
 
-TEST_CASE("a report to a pipe that nobody reads ends no process, and leaves no signal behind") {
+TEST_CASE(
+    "a report to a pipe without a reader does not end the process, and leaves no signal pending") {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
   ::close(ends[0]);

@@ -140,7 +140,7 @@ TEST_CASE("a trace file that cannot be made is an error that names setting, file
   CHECK(text.find("No such file or directory") != std::string::npos);
 }
 
-TEST_CASE("a FIFO that nobody reads is no trace file, and nothing waits for it") {
+TEST_CASE("a FIFO without a reader is refused as trace file, at once") {
   const directory place;
   REQUIRE(::mkfifo((place / "fifo").c_str(), 0600) == 0);
   const int status = traced(place / "fifo", place / "errors", work);

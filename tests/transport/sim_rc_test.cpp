@@ -157,7 +157,8 @@ TEST_CASE("sim rc: a counter is added to exactly once, whatever is lost") {
   }
 }
 
-TEST_CASE("sim rc: what is lost is asked for by what comes behind it, once, before the timer") {
+TEST_CASE(
+    "sim rc: the next packet reveals a lost one, which is sent again once, before the timer") {
   for (const bool answer : {false, true}) {
     CAPTURE(answer);
     world w({.link = {.delay = 20us}});

@@ -276,7 +276,6 @@ void shm_queue_pair::advance_close() noexcept {
 }
 
 void shm_queue_pair::abort() noexcept {
-  if (home_.home().inherited()) leave_to_parent();
   if (state_ == state::error) return;
   if (state_ != state::up) {
     fail_connecting(failure(errc::connection_reset, "aborted by this side"));
