@@ -1,6 +1,6 @@
 """A layout that peers rely on does not compile once it is another, and the compiler says by which numbers.
 
-Each header is compiled as it is, and with one member more at the front of one of its structures.
+Each structure whose size a header states is compiled as it is, and with one member more at its front.
 """
 import argparse
 import pathlib
@@ -8,12 +8,12 @@ import re
 import subprocess
 import sys
 
-# (header, structure, what the compiler says)
-GROWN = [
-    ("net/transport/shm/cell.hpp", "cell_header", "24 == 16"),
-    ("net/transport/shm/cell.hpp", "piece", "32 == 24"),
-    ("net/transport/types.hpp", "datagram_peer", "48 == 40"),
-]
+# What lies on a wire or in shared memory, and how many structures each header states the size of.
+HEADERS = {
+    "net/transport/shm/cell.hpp": 7,
+    "net/transport/shm/wire.hpp": 5,
+    "net/transport/types.hpp": 2,
+}
 
 
 def compile_errors(options, name, text):
@@ -24,19 +24,36 @@ def compile_errors(options, name, text):
     return done.stderr if done.returncode else ""
 
 
-def wrong(options, header, structure, said):
-    text = (pathlib.Path(options.include) / "cordma" / header).read_text().replace("#pragma once\n", "")
-    whole = compile_errors(options, f"whole-{structure}", text)
-    if whole:
-        return f"{header} does not compile as it is: {whole.splitlines()[:1]}"
-    grown, times = re.subn(rf"^struct {structure} {{$", f"struct {structure} {{\n  std::uint64_t grown = 0;", text,
+def without_guard(options, header):
+    return (pathlib.Path(options.include) / "cordma" / header).read_text().replace("#pragma once\n", "")
+
+
+def stated(text):
+    """The structures of a header whose size it states as a number: [(name, bytes)]."""
+    return [(name, int(size)) for name, size in re.findall(r"static_assert\(sizeof\((\w+)\) == (\d+)\b", text)]
+
+
+def wrong(options, text, structure, size):
+    grown, times = re.subn(rf"^struct (alignas\(\w+\) )?{structure} {{$", r"\g<0>\n  std::uint64_t grown = 0;", text,
                            flags=re.M)
     if times != 1:
-        return f"{header} has {times} structures named {structure}"
+        return f"{times} structures are named {structure}"
     errors = compile_errors(options, f"grown-{structure}", grown)
-    if "static assertion failed" not in errors or f"'{said}'" not in errors:
-        return f"{header}: {structure} has grown, and the compiler says {errors.splitlines()[:3]}, not {said}"
+    said = [int(other) for other in re.findall(rf"'(\d+) == {size}'", errors)]
+    if "static assertion failed" not in errors or not any(other > size for other in said):
+        return f"{structure} has grown beyond {size} bytes, and the compiler says {errors.splitlines()[:3]}"
     return None
+
+
+def check(options, header, expected):
+    text = without_guard(options, header)
+    whole = compile_errors(options, f"whole-{pathlib.Path(header).stem}", text)
+    if whole:
+        return [f"{header} does not compile as it is: {whole.splitlines()[:1]}"]
+    layouts = stated(text)
+    if len(layouts) != expected:
+        return [f"{header} states the size of {len(layouts)} structures, not {expected}: {layouts}"]
+    return [f"{header}: {w}" for w in (wrong(options, text, *layout) for layout in layouts) if w]
 
 
 def main():
@@ -46,8 +63,8 @@ def main():
     parser.add_argument("--folder", required=True)
     options = parser.parse_args()
     pathlib.Path(options.folder).mkdir(parents=True, exist_ok=True)
-    found = [w for w in (wrong(options, *case) for case in GROWN) if w]
-    print(f"{len(GROWN)} layouts")
+    found = [w for header, expected in HEADERS.items() for w in check(options, header, expected)]
+    print(f"{sum(HEADERS.values())} layouts")
     for line in found:
         print(line)
     return 1 if found else 0

@@ -150,7 +150,7 @@ struct adapter_page {
   alignas(128) std::atomic<std::uint32_t> may_sleep;  // 0: it only ever polls: no fence needed
   alignas(128) std::atomic<std::uint32_t> nap;        // number of the sleep it is in; 0: awake
 };
-static_assert(sizeof(adapter_page) <= page_bytes);
+static_assert(sizeof(adapter_page) == 256 && sizeof(adapter_page) <= page_bytes);
 static_assert(offsetof(adapter_page, may_sleep) == 0 && offsetof(adapter_page, nap) == 128);
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
