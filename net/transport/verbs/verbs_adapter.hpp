@@ -172,6 +172,8 @@ class verbs_adapter final : public adapter {
   // To answer who is no peer: one that a connection had lately, or to this host. Null otherwise: the address may be
   // made up, and to ask for its neighbour takes up to a second.
   [[nodiscard]] address_handle* known_handle(const datagram_address& peer) noexcept;
+  // Throws std::bad_alloc.
+  void open(verbs_listener& l);
   void close(const verbs_listener& l, std::vector<owned_id> ids) noexcept;
   [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
 
@@ -269,8 +271,7 @@ class verbs_adapter final : public adapter {
 class verbs_listener final : public listener {
  public:
   verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom,
-                 std::vector<owned_id> ids, address bound)
-      : home_(home), number_(number), whom_(whom), ids_(std::move(ids)), bound_(std::move(bound)) {}
+                 std::vector<owned_id> ids, address bound);
   ~verbs_listener() override;
   [[nodiscard]] const address& bound() const noexcept override { return bound_; }
   [[nodiscard]] std::vector<address> bound_all() const override;

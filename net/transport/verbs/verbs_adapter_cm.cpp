@@ -216,6 +216,13 @@ bool leads_by(const rdma_cm_id* id, const device& own) noexcept {
          id->port_num == own.port;
 }
 
+// Last, what can fail: the destructor takes out again what is in the table.
+verbs_listener::verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom,
+                               std::vector<owned_id> ids, address bound)
+    : home_(home), number_(number), whom_(whom), ids_(std::move(ids)), bound_(std::move(bound)) {
+  home_.open(*this);
+}
+
 verbs_listener::~verbs_listener() { home_.close(*this, std::move(ids_)); }
 
 std::vector<address> verbs_listener::bound_all() const {
@@ -234,6 +241,11 @@ void verbs_listener::end(failure why) noexcept {
   e.from = this;
   e.why = std::move(why);
   home_.push_event(end_place_, std::move(e));
+}
+
+void verbs_adapter::open(verbs_listener& l) {
+  const bool is_new = listeners_.emplace(l.number(), &l).second;
+  CORDMA_ASSERT(is_new);
 }
 
 void verbs_adapter::close(const verbs_listener& l, std::vector<owned_id> ids) noexcept {
@@ -320,10 +332,8 @@ result<std::unique_ptr<listener>> verbs_adapter::listen_as(const address& where,
   result<std::vector<owned_id>> ids = listen_at(cm_.get(), token, RDMA_PS_TCP, where, how);
   if (!ids) return ids.why();
   const address bound{.host = where.host, .port = ntohs(rdma_get_src_port(ids->front().get()))};
-  auto made = std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*ids), bound);
-  const bool is_new = listeners_.emplace(number, made.get()).second;
-  CORDMA_ASSERT(is_new);
-  return std::unique_ptr<listener>(std::move(made));
+  return std::unique_ptr<listener>(
+      std::make_unique<verbs_listener>(*this, number, how.peers, std::move(*ids), bound));
 }
 
 result<std::unique_ptr<queue_pair>> verbs_adapter::connect(const address& to,
