@@ -464,8 +464,9 @@ TEST_CASE("E8: a notice comes as its immediate says, for who receives it without
     recv_operation second = w.server.recv(Slice()).start();
     co_await remote.set(10);
     co_await remote.add(2);
-    for (recv_operation* receive : {&first, &second}) {
-      const Received got = co_await *receive;
+    for (recv_operation* each : {&first, &second}) {
+      recv_operation& receive = *each;
+      const Received got = co_await receive;
       CHECK(got.op == transport::opcode::recv_write_imm);
       CHECK(got.imm == numbered.notice);
       CHECK(got.bytes == 0);

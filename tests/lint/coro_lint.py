@@ -134,6 +134,8 @@ def statement_findings(text, at):
         yield "a structured binding"
     elif text.s[text.around[at]] != "(" and not PREFIX.fullmatch(prefix):
         yield "inside a larger expression"
+    if rest.lstrip().startswith("*"):
+        yield "before a dereference: name what is awaited"
     if re.search(r"\bco_await\b", rest):
         yield "two in one statement"
     if "?" in prefix + rest:

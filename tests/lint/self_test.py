@@ -179,7 +179,7 @@ class CoroutineForms(unittest.TestCase):
         "co_await f([x] { return x; });", "co_await f([&] { return x; });", "int x = co_await f() + co_await g();",
         "for (int i = co_await f(); i < 3; ++i) {}", "for (;;co_await f()) {}", "auto [a] = (co_await f()).x;",
         "auto x = (co_await f()).size();", "auto l = [x]() -> task<> { co_await x; };",
-        "auto l = [&] { return [y] { co_return; }; };",
+        "auto l = [&] { return [y] { co_return; }; };", "co_await *o;", "auto r = co_await *o;",
     ]
 
     def test_statements_that_are_right(self):

@@ -247,8 +247,10 @@ TEST_CASE("gathered, batched and renewed requests leave device memory to the dev
       a->start();
       b->start();
     }
-    co_await *a;
-    co_await *b;
+    send_operation& from_device = *a;
+    send_operation& from_host = *b;
+    co_await from_device;
+    co_await from_host;
     co_await first;
     co_await second;
     CHECK(filled(on.far_bytes.content().first(8), 2));
