@@ -130,6 +130,16 @@ TEST_CASE("the process id may be a part of the name of the trace file") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
+TEST_CASE("a reactor that records nothing ends as ever in a process that traces") {
+  const directory place;
+  const int status = traced(place / "trace.json", place / "errors", [] {
+    work();
+    const reactor plain;
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("a trace file that cannot be made is an error that names setting, file and cause") {
   const directory place;
   const int status = traced(place / "missing/trace.json", place / "errors", work);

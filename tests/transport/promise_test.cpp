@@ -5,10 +5,15 @@
 #include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/region_table.hpp>
 #include <cordma/net/transport/shm/ring.hpp>
+#include <cordma/net/transport/shm/shm_queue_pair.hpp>
+#include <cordma/net/transport/sim/sim_pair.hpp>
+#include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/queues.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "support/last_words.hpp"
 
@@ -23,7 +28,27 @@ constexpr bool operator>>(light before, light next) noexcept {
   return next == light::red || (before == light::red && next == light::green);
 }
 
+// Which states may follow each, from the first to the last: a word of digits for each.
+template <class State>
+std::string followers(State last) {
+  const auto count = static_cast<std::size_t>(last) + 1;
+  std::string all;
+  for (std::size_t from = 0; from < count; ++from) {
+    for (std::size_t to = 0; to < count; ++to) {
+      if (static_cast<State>(from) >> static_cast<State>(to)) all += std::to_string(to);
+    }
+    all += ' ';
+  }
+  return all;
+}
+
 }  // namespace
+
+TEST_CASE("of each state of a connection all that may follow, and nothing else") {
+  CHECK(followers(transport::shm::pair_state::error) == "123 23 3 03 ");
+  CHECK(followers(transport::sim::pair_state::error) == "12346 46 46 46 56 6  ");
+  CHECK(followers(transport::tcp::life_phase::dead) == "1249 49 39 249 579 679 79 89 9 9 ");
+}
 
 TEST_CASE("one completion for each request: none is done that was not carried out") {
   const std::string said = last_words([] {
