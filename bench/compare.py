@@ -16,10 +16,10 @@ from pathlib import Path
 from comparison import machine, report
 from comparison.model import Row, Run, Series
 from comparison.pictures import pictures
-from comparison.programs import Programs
+from comparison.programs import Programs, found_in
 from comparison.recorded import of_comparison
 from comparison.results import result_of
-from comparison.rows import all_rows, rdma_rows
+from comparison.rows import all_rows, beside_rows, rdma_rows
 from comparison.series import ONE_WAY, limit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +50,9 @@ def command_line() -> argparse.Namespace:
                         help="write the table as Markdown, too")
     parser.add_argument("--plot", type=Path, metavar="DIR",
                         help="draw the pictures of bench/plot into DIR, too")
+    parser.add_argument("--beside", type=Path, metavar="BUILD",
+                        help="instead of peers and limits: the same programs of an earlier build, "
+                             "interleaved with these")
     parser.add_argument("--no-wait", action="store_true",
                         help="begin at once, however busy the machine is; else the first run waits "
                              f"until the load is below {machine.BUSY_LOAD:g}, "
@@ -64,6 +67,8 @@ def command_line() -> argparse.Namespace:
         options.repetitions = 2 if options.quick else 5
     if options.repetitions < 1:
         parser.error("--repetitions needs at least 1")
+    if options.beside and found_in(options.beside, "cordma-perf") is None:
+        parser.error(f"--beside: there is no cordma-perf in {options.beside}")
     if not re.fullmatch(r"\d+,\d+", options.cpu):
         parser.error("--cpu needs two CPU numbers as in 0,1")
     try:
@@ -143,6 +148,8 @@ def write(path: Path, text: str) -> None:
 def main() -> int:
     options = command_line()
     rows = chosen_rows(options.only, options.rdma)
+    if options.beside:
+        rows = beside_rows(rows)
     if not rows:
         print("no row matches --only; --list shows them all", file=sys.stderr)
         return 2
@@ -152,7 +159,8 @@ def main() -> int:
             print(f"{row.name} | {peers} | {row.goal or 'no goal'}")
         return 0
     server, client = map(int, options.cpu.split(","))
-    programs = Programs(options.build, (server, client), QUICK_DIVISOR if options.quick else 1)
+    programs = Programs(options.build, (server, client), QUICK_DIVISOR if options.quick else 1,
+                        options.beside)
     if not options.quick and not options.no_wait:
         machine.wait_until_quiet()  # building has just loaded it
     facts = facts_of(options, programs)

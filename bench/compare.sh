@@ -3,6 +3,7 @@
 #
 #   bash bench/compare.sh [--repetitions N] [--only REGEX] [--quick] [--markdown FILE] ...
 #
+#   bash bench/compare.sh --beside BUILD ...  beside an earlier build of cordma in the folder BUILD, without peers
 #   bash bench/compare.sh --soft-roce ...     the rows over RDMA, in the virtual machine of tests/soft-roce
 #
 # Installs the peers (Debian: ucx-utils, sockperf, qperf, libfabric-bin) and what it builds with, when
@@ -73,9 +74,11 @@ if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
     # A mistake in the options shows now, not after the build.
     python3 "$here/compare.py" "$@" --list >/dev/null
     # One by one: where one cannot be had only its rows are missing.
-    for package in ucx-utils sockperf qperf libfabric-bin; do
-        install_packages "$package" || true
-    done
+    if ! wanted --beside "$@"; then
+        for package in ucx-utils sockperf qperf libfabric-bin; do
+            install_packages "$package" || true
+        done
+    fi
     if ! wanted --build "$@"; then
         build_programs || say "cordma did not build; its columns stay empty"
     fi

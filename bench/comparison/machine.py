@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .programs import Programs
+from .programs import Programs, found_in
 
 BUSY_LOAD = 0.5  # above this one-minute load average a machine is not quiet
 QUIET_LIMIT_S = 180  # waited for no longer; the average falls from 4 to 0.5 in 125 s
@@ -86,9 +86,11 @@ def from_os_release() -> str | None:
 
 def versions(programs: Programs) -> dict:
     ucx = programs.find("ucx_info")
+    before = found_in(programs.beside, "cordma-perf")
     perf = programs.find("cordma-perf")
     return {
         "cordma-perf": said([perf, "--version"]) if perf else None,
+        "before": said([before, "--version"]) if before else None,
         **{package: package_version(package) for package in ("sockperf", "qperf", "libfabric-bin")},
         "ucx": (said([ucx, "-v"]) or "").removeprefix("# Version").strip() or None if ucx else None,
         **build_facts(programs.build),

@@ -22,6 +22,7 @@ class Series:
     iterations: int | None = None  # None: the program has no such option
     warmup: int | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    beside: bool = False  # of the other build: --beside
     curve: str = "dropped"  # or "drawn": the percentile curve stays in the comparison's JSON
 
 

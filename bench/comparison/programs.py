@@ -20,21 +20,26 @@ from .processes import Failure, brief, finish, start
 PLACES = ("bench", "", "bin", "apps")  # where a build folder may keep its programs
 
 
+def found_in(build: Path | None, name: str) -> str | None:
+    for place in PLACES if build is not None else ():
+        candidate = build / place / name
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return str(candidate)
+    return None
+
+
 class Programs:
     """Where the programs are and on which CPUs they run."""
 
-    def __init__(self, build: Path | None, cpus: tuple[int, int], divisor: int = 1):
+    def __init__(self, build: Path | None, cpus: tuple[int, int], divisor: int = 1,
+                 beside: Path | None = None):
         self.build = build
+        self.beside = beside
         self.cpus = cpus
         self.divisor = divisor  # iterations are divided by it: --quick
 
     def find(self, name: str) -> str | None:
-        if self.build is not None:
-            for place in PLACES:
-                candidate = self.build / place / name
-                if candidate.is_file() and os.access(candidate, os.X_OK):
-                    return str(candidate)
-        return shutil.which(name)
+        return found_in(self.build, name) or shutil.which(name)
 
     def run(self, series: Series, repetition: int, before: Run | None = None) -> Run:
         """Runs the program and reads the figure. With `before`, a run of the same command, only
@@ -45,7 +50,8 @@ class Programs:
             if run.raw is not None:
                 read_figure(run)
             return run
-        path = self.find(series.program)
+        path = (found_in(self.beside, series.program) if series.beside
+                else self.find(series.program))
         if path is None:
             run.error = f"{series.program} not found"
             run.missing = True
@@ -82,6 +88,8 @@ class Programs:
         """For people, and to tell whether two series run the same: no paths, CPUs or ports."""
         arguments = [*series.arguments, *self._counts(series)]
         words = [f"{key}={value}" for key, value in series.environment]
+        if series.beside:
+            words.insert(0, "before:")
         return shlex.join([*words, series.program, *arguments])
 
     def _json_program(self, path: str, name: str, arguments: list[str]) -> object:

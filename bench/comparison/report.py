@@ -76,9 +76,11 @@ def heading(facts: dict) -> list[str]:
     peers = "".join(f", {name} {versions[key]}" for key, name in (
         ("sockperf", "sockperf"), ("qperf", "qperf"), ("libfabric-bin", "libfabric"))
         if versions.get(key))
+    beside = (f"before: {versions['before']}" if versions.get("before")
+              else f"UCX {versions['ucx'] or 'not installed'}{peers}")
     return [
         *origin(facts),
-        f"UCX {versions['ucx'] or 'not installed'}{peers}; cordma built with "
+        f"{beside}; cordma built with "
         f"{versions['compiler'] or 'an unknown compiler'}, {versions['build_type'] or 'unknown'}",
         f"medians of {facts['repetitions']} interleaved repetitions, CPUs "
         f"{machine['cpus_used'][0]} and {machine['cpus_used'][1]}",

@@ -196,3 +196,9 @@ def rdma_rows() -> list[Row]:
 def all_rows() -> list[Row]:
     return [*shm_small(), *shm_bulk(), *tcp_messages(), *messages(), *tcp_remote_memory(),
             *waiting(), *sweep(), *runtime_costs(), *instructions()]
+
+
+def beside_rows(rows: list[Row]) -> list[Row]:
+    """The same figures of cordma beside those of another build of it, without goals."""
+    return [replace(row, peers=(replace(row.ours, beside=True, label="before"),), goal=None,
+                    gap_us=None) for row in rows]

@@ -92,6 +92,23 @@ class FakePrograms(unittest.TestCase):
         run = self.programs.run(series("bench-of-nowhere"), 1)
         self.assertTrue(run.missing)
 
+    def test_another_build_stands_beside_this_one_and_shares_no_run_with_it(self):
+        self.put("cordma-perf", "echo '{\"one_way_us\": {\"p50\": 3}}'")
+        row = Row("r", "g", "us", series("cordma-perf"), (series("peer"),), Goal("<=", 1.1))
+        with tempfile.TemporaryDirectory() as folder:
+            before = Path(folder) / "cordma-perf"
+            before.write_text("#!/bin/sh\necho '{\"one_way_us\": {\"p50\": 2}}'\n")
+            before.chmod(0o700)
+            both = programs.Programs(self.programs.build, (0, 1), beside=Path(folder))
+            beside, = rows.beside_rows([row])
+            self.assertNotEqual(both.command(beside.ours), both.command(beside.peers[0]))
+            runs = [both.run(one, 1) for one in (beside.ours, *beside.peers)]
+        result = results.result_of(beside, runs)
+        self.assertEqual((result.ours, result.theirs, result.ratio), (3, 2, 1.5))
+        self.assertEqual(report.verdict(result), "no goal")
+        self.assertEqual(result.their_label, "before")
+        self.assertTrue(programs.Programs(None, (0, 1)).run(beside.peers[0], 1).missing)
+
     def test_a_peer_whose_server_dies_at_once_is_a_failure(self):
         self.put("ucx_perftest", "echo 'UCX  ERROR no such device'; exit 1")
         run = self.programs.run(series("ucx_perftest"), 1)
