@@ -199,6 +199,9 @@ def all_rows() -> list[Row]:
 
 
 def beside_rows(rows: list[Row]) -> list[Row]:
-    """The same figures of cordma beside those of another build of it, without goals."""
-    return [replace(row, peers=(replace(row.ours, beside=True, label="before"),), goal=None,
-                    gap_us=None) for row in rows]
+    """The same figures of cordma, each once, beside those of another build of it, without goals."""
+    once: dict[Series, Row] = {}
+    for row in rows:
+        once.setdefault(row.ours, row)
+    return [replace(row, peers=(replace(ours, beside=True, label="before"),), goal=None,
+                    gap_us=None) for ours, row in once.items()]

@@ -100,7 +100,7 @@ class FakePrograms(unittest.TestCase):
             before.write_text("#!/bin/sh\necho '{\"one_way_us\": {\"p50\": 2}}'\n")
             before.chmod(0o700)
             both = programs.Programs(self.programs.build, (0, 1), beside=Path(folder))
-            beside, = rows.beside_rows([row])
+            beside, = rows.beside_rows([row, row])
             self.assertNotEqual(both.command(beside.ours), both.command(beside.peers[0]))
             runs = [both.run(one, 1) for one in (beside.ours, *beside.peers)]
         result = results.result_of(beside, runs)
