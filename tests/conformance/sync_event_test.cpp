@@ -460,12 +460,11 @@ TEST_CASE("E8: a notice comes as its immediate says, for who receives it without
     event.start(on.server()).value();
     RemoteSyncEvent remote = imported(on, event, w.client);
     sync_operation<std::uint64_t> waits = event.wait_gt(11).start();
-    recv_operation first = w.server.recv(Slice()).start();
-    recv_operation second = w.server.recv(Slice()).start();
+    std::array<recv_operation, 2> receives{w.server.recv(Slice()), w.server.recv(Slice())};
+    for (recv_operation& receive : receives) receive.start();
     co_await remote.set(10);
     co_await remote.add(2);
-    for (recv_operation* each : {&first, &second}) {
-      recv_operation& receive = *each;
+    for (recv_operation& receive : receives) {
       const Received got = co_await receive;
       CHECK(got.op == transport::opcode::recv_write_imm);
       CHECK(got.imm == numbered.notice);
