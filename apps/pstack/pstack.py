@@ -28,7 +28,7 @@ STRIPPED = ("{} has no symbol " + SYMBOL.decode() + ": it is stripped, or not li
             "program as the second argument, or strip with --keep-symbol=" + SYMBOL.decode())
 
 
-# What reading a file or memory raises that does not hold what it should.
+# Raised by reading a damaged file, or memory that is no list.
 NONSENSE = (struct.error, ValueError, OverflowError)
 
 

@@ -30,7 +30,8 @@ def problem_of(series: Series, runs: list[Run]) -> str | None:
         return None
     if failed[0].missing:
         return f"not run: {failed[0].error}"
-    who = "cordma" if series.program == "cordma-perf" else "peer"
+    who = ("before" if series.beside else
+           "cordma" if series.program == "cordma-perf" else "peer")
     count = "" if len(failed) == len(mine) else f" in {len(failed)} of {len(mine)} repetitions"
     return f"{who} failed{count}: {failed[-1].error}"
 

@@ -107,6 +107,8 @@ class FakePrograms(unittest.TestCase):
         self.assertEqual((result.ours, result.theirs, result.ratio), (3, 2, 1.5))
         self.assertEqual(report.verdict(result), "no goal")
         self.assertEqual(result.their_label, "before")
+        self.assertEqual(results.problem_of(beside.peers[0], ran(beside.peers[0], [None], "x")),
+                         "before failed: x")
         self.assertTrue(programs.Programs(None, (0, 1)).run(beside.peers[0], 1).missing)
 
     def test_a_peer_whose_server_dies_at_once_is_a_failure(self):

@@ -216,7 +216,7 @@ bool leads_by(const rdma_cm_id* id, const device& own) noexcept {
          id->port_num == own.port;
 }
 
-// Last, what can fail: the destructor takes out again what is in the table.
+// The listener enters the table of its adapter last. If that throws, the destructor does not run.
 verbs_listener::verbs_listener(verbs_adapter& home, std::uint64_t number, peer_kind whom,
                                std::vector<owned_id> ids, address bound)
     : home_(home), number_(number), whom_(whom), ids_(std::move(ids)), bound_(std::move(bound)) {
