@@ -6,8 +6,8 @@
 #   bash bench/compare.sh --beside BUILD ...  beside an earlier build of cordma in the folder BUILD, without peers
 #   bash bench/compare.sh --soft-roce ...     the rows over RDMA, in the virtual machine of tests/soft-roce
 #
-# Installs the peers (Debian: ucx-utils, sockperf, qperf, libfabric-bin; none with --beside) and what it builds
-# with, when they are missing; builds cordma into build-bench, unless --build names a folder. All options: --help.
+# Installs the peers that are missing: Debian's ucx-utils, sockperf, qperf and libfabric-bin. --beside needs none.
+# Installs what a build needs, and builds cordma into build-bench, unless --build names a folder. All options: --help.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

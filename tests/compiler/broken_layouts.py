@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-# Headers of what lies on a wire or in shared memory: how many sizes of structures each one states.
+# A header of a wire or of shared memory, and in how many static_asserts it states the size of a structure.
 HEADERS = {
     "net/transport/shm/cell.hpp": 7,
     "net/transport/shm/wire.hpp": 5,
