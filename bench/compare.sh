@@ -7,7 +7,8 @@
 #   bash bench/compare.sh --soft-roce ...     the rows over RDMA, in the virtual machine of tests/soft-roce
 #
 # Installs the peers that are missing: Debian's ucx-utils, sockperf, qperf and libfabric-bin. --beside needs none.
-# Installs what a build needs, and builds cordma into build-bench, unless --build names a folder. All options: --help.
+# Without --build FOLDER it also installs the packages of a build, and builds cordma into build-bench.
+# All options: --help.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
