@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import os
 import re
 import sys
 from itertools import groupby
@@ -53,6 +54,10 @@ def command_line() -> argparse.Namespace:
     parser.add_argument("--beside", type=Path, metavar="BUILD",
                         help="instead of peers and limits: the same programs of an earlier build, "
                              "interleaved with these")
+    parser.add_argument("--ucx", type=Path, metavar="PREFIX",
+                        default=os.environ.get("UCX_PREFIX") or None,
+                        help="where the newest UCX is installed, which PREFIX/bin/ucx_perftest is of "
+                             "(UCX_PREFIX; else the ucx_perftest of PATH, which of Debian is old)")
     parser.add_argument("--no-wait", action="store_true",
                         help="begin at once, however busy the machine is; else the first run waits "
                              f"until the load is below {machine.BUSY_LOAD:g}, "
@@ -69,6 +74,8 @@ def command_line() -> argparse.Namespace:
         parser.error("--repetitions needs at least 1")
     if options.beside and found_in(options.beside, "cordma-perf") is None:
         parser.error(f"--beside: there is no cordma-perf in {options.beside}")
+    if options.ucx is not None and not (Path(options.ucx) / "bin" / "ucx_perftest").is_file():
+        parser.error(f"--ucx: there is no {Path(options.ucx) / 'bin' / 'ucx_perftest'}")
     if not re.fullmatch(r"\d+,\d+", options.cpu):
         parser.error("--cpu needs two CPU numbers as in 0,1")
     try:
@@ -160,7 +167,7 @@ def main() -> int:
         return 0
     server, client = map(int, options.cpu.split(","))
     programs = Programs(options.build, (server, client), QUICK_DIVISOR if options.quick else 1,
-                        options.beside)
+                        options.beside, Path(options.ucx) if options.ucx else None)
     if not options.quick and not options.no_wait:
         machine.wait_until_quiet()  # building has just loaded it
     facts = facts_of(options, programs)

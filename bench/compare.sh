@@ -4,11 +4,12 @@
 #   bash bench/compare.sh [--repetitions N] [--only REGEX] [--quick] [--markdown FILE] ...
 #
 #   bash bench/compare.sh --beside BUILD ...  beside an earlier build of cordma in the folder BUILD, without peers
+#   bash bench/compare.sh --ucx PREFIX ...    beside the UCX that is installed there (or: UCX_PREFIX=PREFIX)
 #   bash bench/compare.sh --soft-roce ...     the rows over RDMA, in the virtual machine of tests/soft-roce
 #
-# Installs the peers that are missing: Debian's ucx-utils, sockperf, qperf and libfabric-bin. --beside needs none.
-# Without --build FOLDER it also installs the packages of a build, and builds cordma into build-bench.
-# All options: --help.
+# Installs the peers that are missing: Debian's ucx-utils (unless --ucx names another UCX), sockperf, qperf and
+# libfabric-bin. --beside needs none. Without --build FOLDER it also installs the packages of a build, and builds cordma
+# into build-bench. All options: --help.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -76,7 +77,9 @@ if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
     python3 "$here/compare.py" "$@" --list >/dev/null
     # One by one: where one cannot be had only its rows are missing.
     if ! wanted --beside "$@"; then
-        for package in ucx-utils sockperf qperf libfabric-bin; do
+        peers=(sockperf qperf libfabric-bin)
+        if [ -z "${UCX_PREFIX:-}" ] && ! wanted --ucx "$@"; then peers+=(ucx-utils); fi
+        for package in "${peers[@]}"; do
             install_packages "$package" || true
         done
     fi

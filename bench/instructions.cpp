@@ -28,7 +28,7 @@ constexpr int exit_cannot_count = 77;  // the exit code by which a test is skipp
 constexpr const char* program = "bench-instructions";
 
 struct options {
-  plan how{.rounds = 3, .operations = 3};
+  plan how{.rounds = 3, .operations = 30};
   std::string only;
   std::string json_to;
   std::string profile_to;

@@ -1,9 +1,11 @@
-// A transport that does nothing, for programs that measure what is above it.
+// Transports that do nothing, for programs that measure what is above them.
 #pragma once
 
+#include <cordma/runtime/check.hpp>
 #include <cordma/runtime/operation.hpp>
 
 #include <cstddef>
+#include <utility>
 
 namespace bench {
 
@@ -18,8 +20,16 @@ class request : public cordma::list_node {
   function done_;
 };
 
-// A transport that completes with the next poll whatever was posted before it.
-class null_transport final : public cordma::poller {
+// A transport that completes with the next poll what was posted before it. Its polls take no wait.
+class null_poller : public cordma::poller {
+ public:
+  cordma::arm_state arm() noexcept final { return cordma::arm_state::busy; }
+  [[nodiscard]] int wait_fd() const noexcept final { return cannot_wake; }
+  [[nodiscard]] const char* name() const noexcept final { return "null"; }
+};
+
+// For any number of requests at a time.
+class null_transport final : public null_poller {
  public:
   void post(request& r) noexcept { posted_.push_back(r); }
   std::size_t poll() noexcept override {
@@ -30,18 +40,33 @@ class null_transport final : public cordma::poller {
     for (; !now.empty(); ++n) now.pop_front().complete();
     return n;
   }
-  cordma::arm_state arm() noexcept override { return cordma::arm_state::busy; }
-  [[nodiscard]] int wait_fd() const noexcept override { return cannot_wake; }
-  [[nodiscard]] const char* name() const noexcept override { return "null"; }
 
  private:
   cordma::list<request> posted_;
 };
 
-class null_operation final : public cordma::operation<null_operation, int> {
+// For one at a time: what it costs by itself is next to nothing.
+class one_place_transport final : public null_poller {
  public:
-  null_operation(cordma::reactor& home, null_transport& via) noexcept
-      : operation(&home), via_(via), request_(*this) {}
+  void post(request& r) noexcept {
+    CORDMA_ASSERT(posted_ == nullptr);
+    posted_ = &r;
+  }
+  std::size_t poll() noexcept override {
+    if (posted_ == nullptr) return 0;
+    std::exchange(posted_, nullptr)->complete();
+    return 1;
+  }
+
+ private:
+  request* posted_ = nullptr;
+};
+
+template <class Transport>
+class null_operation final : public cordma::operation<null_operation<Transport>, int> {
+ public:
+  null_operation(cordma::reactor& home, Transport& via) noexcept
+      : cordma::operation<null_operation, int>(&home), via_(via), request_(*this) {}
 
  private:
   template <class, class, class>
@@ -52,14 +77,14 @@ class null_operation final : public cordma::operation<null_operation, int> {
     null_operation& owner;
   };
   void do_start() noexcept {
-    set_phase(phase::posted);
+    this->set_phase(cordma::operation_base::phase::posted);
     via_.post(request_);
   }
   void do_cancel() noexcept {}
   [[nodiscard]] const cordma::failure* why() const noexcept { return nullptr; }
   [[nodiscard]] int take() const noexcept { return 1; }
 
-  null_transport& via_;
+  Transport& via_;
   posted request_;
 };
 

@@ -92,9 +92,16 @@ def versions(programs: Programs) -> dict:
         "cordma-perf": said([perf, "--version"]) if perf else None,
         "before": said([before, "--version"]) if before else None,
         **{package: package_version(package) for package in ("sockperf", "qperf", "libfabric-bin")},
-        "ucx": (said([ucx, "-v"]) or "").removeprefix("# Version").strip() or None if ucx else None,
+        "ucx": ucx_version(said([ucx, "-v"]) or "") if ucx else None,
+        "ucx_prefix": str(programs.ucx) if programs.ucx else None,
         **build_facts(programs.build),
     }
+
+
+def ucx_version(first_line: str) -> str | None:
+    """"# Version 1.13.1" of the old ones, "# Library version: 1.23.0" of the new."""
+    found = re.search(r"\d+\.\d+(\.\d+)?", first_line)
+    return found.group() if found else None
 
 
 def package_version(package: str) -> str | None:

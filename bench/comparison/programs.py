@@ -32,13 +32,16 @@ class Programs:
     """Where the programs are and on which CPUs they run."""
 
     def __init__(self, build: Path | None, cpus: tuple[int, int], divisor: int = 1,
-                 beside: Path | None = None):
+                 beside: Path | None = None, ucx: Path | None = None):
         self.build = build
         self.beside = beside
+        self.ucx = ucx  # where UCX is installed; None: PATH has it
         self.cpus = cpus
         self.divisor = divisor  # iterations are divided by it: --quick
 
     def find(self, name: str) -> str | None:
+        if self.ucx is not None and name.startswith("ucx_"):
+            return shutil.which(name, path=str(self.ucx / "bin"))
         return found_in(self.build, name) or shutil.which(name)
 
     def run(self, series: Series, repetition: int, before: Run | None = None) -> Run:
@@ -123,13 +126,22 @@ def figure_of(answer: object, figure: str) -> float:
     return max(number_at(answer, path) for path in figure.split("|"))
 
 
+def at_path(answer: object, words: list[str]) -> object:
+    """What is there, or None. A key of the JSON may have dots in it: the longest one counts."""
+    if not words:
+        return answer
+    for end in range(len(words), 0, -1):
+        key = ".".join(words[:end])
+        if isinstance(answer, dict) and key in answer:
+            return at_path(answer[key], words[end:])
+    return None
+
+
 def number_at(answer: object, path: str) -> float:
     """The number at a dotted path. An object with client and server stands for their sum."""
-    at = answer
-    for key in path.split("."):
-        if not isinstance(at, dict) or key not in at:
-            raise Failure(f"no {path} in the JSON")
-        at = at[key]
+    at = at_path(answer, path.split("."))
+    if at is None:
+        raise Failure(f"no {path} in the JSON")
     if isinstance(at, dict) and {"client", "server"} <= at.keys():
         at = at["client"] + at["server"]
     if isinstance(at, bool) or not isinstance(at, (int, float)):

@@ -64,6 +64,10 @@ def warnings(facts: dict) -> list[str]:
         lines.append("QUICK RUN: a tenth of the iterations; a check of the script, not a result")
     elif facts["repetitions"] < 5:
         lines.append("FEWER THAN 5 REPETITIONS: not a result")
+    ucx = facts["versions"].get("ucx")
+    if ucx and not facts["versions"].get("ucx_prefix"):
+        lines.append(f"UCX {ucx} IS THE DISTRIBUTION'S, AND OLD: build the newest, and name where it is "
+                     "installed by --ucx PREFIX")
     load = facts["machine"]["load_at_start"]
     if load > BUSY_LOAD:
         lines.append(f"THE MACHINE WAS NOT QUIET: load {load:.2f} at the start")

@@ -166,6 +166,36 @@ def instructions() -> list[Row]:
     return rows
 
 
+# Path of bench-instructions, in words, and the most instructions that it is to take.
+COUNTED_BESIDE_UCX = (
+    ("shm.tag_round_trip_8", "shm tagged 8 B round trip", 1200),
+    ("shm.am_round_trip_8", "shm active message 8 B round trip", 1600),
+    ("shm.stream_4096", "shm stream 4 KiB round trip", None),
+    ("shm.write_flush_64", "shm write 64 B and flush", 400),
+    ("shm.read_64", "shm read 64 B", None),
+    ("shm.fetch_add", "shm fetch-and-add", 390),
+    ("shm.idle_turn", "shm pass with one silent connection", 150),
+    ("tcp.tag_round_trip_8", "tcp tagged 8 B round trip", 4400),
+    ("tcp.am_round_trip_8", "tcp active message 8 B round trip", 4700),
+    ("tcp.write_flush_64", "tcp write 64 B and flush", None),
+    ("tcp.read_64", "tcp read 64 B", 2400),
+    ("tcp.fetch_add", "tcp fetch-and-add", 2050),
+)
+
+
+def instructions_beside_ucx() -> list[Row]:
+    """In user space, of both sides. One round: a second one takes the same."""
+    def series(program: str, label: str, path: str) -> Series:
+        return Series(program, ("--rounds", "1", "--only", "^(shm|tcp)"),
+                      f"instructions_per_operation.{path}.median", label)
+
+    return [Row(f"{words}, instructions", "instructions", "",
+                series("bench-instructions", "counted by stepping", path),
+                (series("bench-ucx_instructions", "UCX", path),),
+                Goal("<=", float(most), on="value") if most else None)
+            for path, words, most in COUNTED_BESIDE_UCX]
+
+
 def rdma_rows() -> list[Row]:
     """Over an RDMA device, beside perftest, which is raw verbs. Few iterations: the device may be
     the kernel's, in an emulated machine."""
@@ -195,7 +225,8 @@ def rdma_rows() -> list[Row]:
 
 def all_rows() -> list[Row]:
     return [*shm_small(), *shm_bulk(), *tcp_messages(), *messages(), *tcp_remote_memory(),
-            *waiting(), *sweep(), *runtime_costs(), *instructions()]
+            *waiting(), *sweep(), *runtime_costs(),
+            *instructions_beside_ucx(), *instructions()]
 
 
 def beside_rows(rows: list[Row]) -> list[Row]:

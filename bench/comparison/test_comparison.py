@@ -47,6 +47,12 @@ class Figures(unittest.TestCase):
         with self.assertRaises(programs.Failure):
             programs.figure_of(answer, "client.cpu_percent|other.cpu_percent")
 
+    def test_a_key_may_have_dots_in_it(self):
+        answer = {"counts": {"shm.tag": {"median": 7}, "shm": {"tag": {"median": 8}}}}
+        self.assertEqual(programs.figure_of(answer, "counts.shm.tag.median"), 7)
+        with self.assertRaisesRegex(programs.Failure, "no counts.shm.am.median"):
+            programs.figure_of(answer, "counts.shm.am.median")
+
     def test_what_is_not_a_number_is_a_failure(self):
         for answer in ({}, {"a": None}, {"a": True}, {"a": "1"}, [], None):
             with self.assertRaises(programs.Failure):
@@ -110,6 +116,17 @@ class FakePrograms(unittest.TestCase):
         self.assertEqual(results.problem_of(beside.peers[0], ran(beside.peers[0], [None], "x")),
                          "before failed: x")
         self.assertTrue(programs.Programs(None, (0, 1)).run(beside.peers[0], 1).missing)
+
+    def test_ucx_is_taken_from_where_it_was_said_to_be_and_from_nowhere_else(self):
+        self.put("ucx_perftest", "exit 1")
+        with tempfile.TemporaryDirectory() as prefix:
+            newest = programs.Programs(self.programs.build, (0, 1), ucx=Path(prefix))
+            self.assertTrue(newest.run(series("ucx_perftest"), 1).missing)
+            place = Path(prefix) / "bin" / "ucx_perftest"
+            place.parent.mkdir()
+            place.write_text("")
+            place.chmod(0o700)
+            self.assertEqual(newest.find("ucx_perftest"), str(place))
 
     def test_a_peer_whose_server_dies_at_once_is_a_failure(self):
         self.put("ucx_perftest", "echo 'UCX  ERROR no such device'; exit 1")
@@ -188,6 +205,16 @@ class Rows(unittest.TestCase):
                      "CPU per message, adaptive, think 10 ms", "one-way, adaptive, think 0",
                      "idle, event"):
             self.assertTrue(any(part in name for name in names), part)
+
+    def test_the_table_names_the_version_of_ucx_and_warns_of_an_old_one(self):
+        for prefix, warned in ((None, True), ("/opt/ucx", False)):
+            versions = {**FACTS["versions"], "ucx": "1.13.1", "ucx_prefix": prefix}
+            table = report.text({**FACTS, "versions": versions}, [])
+            self.assertIn("UCX 1.13.1", table)
+            self.assertEqual("--ucx PREFIX" in table, warned)
+        self.assertEqual(machine.ucx_version("# Library version: 1.23.0"), "1.23.0")
+        self.assertEqual(machine.ucx_version("# Version 1.13.1"), "1.13.1")
+        self.assertIsNone(machine.ucx_version(""))
 
     def test_a_report_of_nothing_but_missing_programs_can_be_written(self):
         runs = [Run(series_, 1, "", error="not found", missing=True)
