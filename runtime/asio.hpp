@@ -477,15 +477,15 @@ class [[nodiscard]] asio_awaiter {
   bool await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location here = std::source_location::current()) {
     h.promise().suspended_at = here;
-    const task_context& context = h.promise().context;
-    wait_ = new asio_wait<Args...>(*context.home);
+    const task_context& context = *h.promise().context;
+    wait_ = new asio_wait<Args...>(context.home());
     std::apply(
         [this](auto&... arg) {
           std::move(initiation_)(asio_handler<Args...>(*wait_), std::move(arg)...);
         },
         args_);
     if (wait_->done()) return false;
-    context.home->expect_work();
+    context.home().expect_work();
     wait_->await(h, context.cancellation());
     return true;
   }

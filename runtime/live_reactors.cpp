@@ -62,7 +62,7 @@ reactor* usable(live_reactor& entry) noexcept {
 
 // Read by the script `cordma-pstack`: `version` changes with every field. Offsets are in bytes.
 struct stack_layout {
-  static constexpr std::uint64_t current_version = 1;
+  static constexpr std::uint64_t current_version = 2;
 
   std::uint64_t version;
   const live_reactor* table;
@@ -74,15 +74,15 @@ struct stack_layout {
   std::uint64_t node_next;
   std::uint64_t running_top;
   std::uint64_t running_group;
-  std::uint64_t promise_root;
+  std::uint64_t promise_context;
   std::uint64_t promise_awaiter;
   std::uint64_t promise_awaited;
   std::uint64_t promise_suspended_at;  // the address of {file, function, line, column}
   std::uint64_t promise_in_frame;
-  std::uint64_t root_running;
+  std::uint64_t context_running;
+  std::uint64_t context_waiter;
   std::uint64_t group_waiting;  // the head of the list
-  std::uint64_t operation_waiter;
-  std::uint64_t operation_observer;
+  std::uint64_t operation_context;
 
   static constexpr stack_layout make() noexcept {
     return {
@@ -96,15 +96,15 @@ struct stack_layout {
         .node_next = offsetof(list_node, next_),
         .running_top = offsetof(running_task, top),
         .running_group = offsetof(running_task, group),
-        .promise_root = offsetof(task_promise_base, root),
+        .promise_context = offsetof(task_promise_base, context),
         .promise_awaiter = offsetof(task_promise_base, awaiter),
         .promise_awaited = offsetof(task_promise_base, awaited),
         .promise_suspended_at = offsetof(task_promise_base, suspended_at),
         .promise_in_frame = 2 * sizeof(void*),
-        .root_running = offsetof(task_root, entry_),
+        .context_running = offsetof(task_context, entry_),
+        .context_waiter = offsetof(task_context, waiter_),
         .group_waiting = offsetof(task_group, waiting_),
-        .operation_waiter = offsetof(operation_base, waiter_),
-        .operation_observer = offsetof(operation_base, observer_),
+        .operation_context = offsetof(operation_base, waiter_),
     };
   }
 };

@@ -4,7 +4,6 @@
 // so in a canceled task too, so that such a task can still say good-bye.
 #pragma once
 
-#include <cordma/runtime/cancel.hpp>
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/task.hpp>
@@ -36,13 +35,15 @@ class operation_base : public ready_item {
   [[nodiscard]] reactor* home() const noexcept { return home_; }
   // For reports: the task that awaits it, or null.
   [[nodiscard]] task_promise_base* awaiting_task() const noexcept {
-    return observer_ == nullptr ? task_promise_base::at(waiter_) : nullptr;
+    const task_context* const chain = awaiting_chain();
+    return chain == nullptr ? nullptr : task_promise_base::at(chain->waiter().address());
   }
   // Instead of awaiting it. `context` is not null. An operation that is done already tells at once,
   // through the ready list.
   void observe(observer who, void* context) noexcept {
     CORDMA_REQUIRE(!awaited());
     CORDMA_REQUIRE(context != nullptr);
+    set_run_function(&operation_base::tell_observer);
     observer_ = who;
     waiter_ = context;
     if (done()) home_->ready(*this);
@@ -50,13 +51,16 @@ class operation_base : public ready_item {
 
  protected:
   explicit operation_base(reactor* home) noexcept
-      : ready_item(&operation_base::resume), home_(home) {}
+      : ready_item(&operation_base::resume_chain), home_(home) {}
   operation_base(operation_base&& other) noexcept
       : ready_item(std::move(other)),
         home_(other.home_),
         phase_(std::exchange(other.phase_, phase::idle)),
         waiting_(other.waiting_) {
     CORDMA_REQUIRE(!other.awaited());
+  }
+  ~operation_base() {
+    if (phase_ != phase::done || linked()) forget_chain();
   }
 
   // As if it were new. REQUIRES done(), and that whoever awaited it was resumed.
@@ -66,7 +70,7 @@ class operation_base : public ready_item {
     phase_ = phase::idle;
     waiting_ = waiting::allowed;
     waiter_ = nullptr;
-    observer_ = nullptr;
+    set_run_function(&operation_base::resume_chain);
   }
 
   [[nodiscard]] bool awaited() const noexcept { return waiter_ != nullptr; }
@@ -76,9 +80,7 @@ class operation_base : public ready_item {
   [[gnu::always_inline]] void finish() noexcept {
     CORDMA_ASSERT(phase_ != phase::done);
     phase_ = phase::done;
-    if (!awaited()) return;  // and nothing can cancel it
-    cancel_.unlink();
-    home_->ready(*this);
+    if (awaited()) home_->ready(*this);
   }
 
   void do_not_wait() noexcept { waiting_ = waiting::refused; }
@@ -97,36 +99,32 @@ class operation_base : public ready_item {
     why.with_operation(f.operation());
     return why;
   }
-  void wait(std::coroutine_handle<> h) noexcept { waiter_ = h.address(); }
-  static operation_base& owner_of(cancel_hook& c) noexcept {
-    return *static_cast<cancel_link&>(c).owner;
-  }
-  cancel_hook& link_cancel(cancel_hook::function on_cancel) noexcept {
-    cancel_.set(on_cancel);
-    cancel_.owner = this;
-    return cancel_;
+  void wait(std::coroutine_handle<> h, task_context& chain) noexcept {
+    waiter_ = &chain;
+    chain.wait(h);
   }
 
  private:
-  struct cancel_link final : cancel_hook {
-    using cancel_hook::cancel_hook;
-    operation_base* owner = nullptr;
-  };
-  static void resume(ready_item& item) noexcept {
+  static void resume_chain(ready_item& item) noexcept {
+    static_cast<task_context*>(static_cast<operation_base&>(item).waiter_)->resume();
+  }
+  static void tell_observer(ready_item& item) noexcept {
     auto& self = static_cast<operation_base&>(item);
-    void* const waiter = self.waiter_;
-    if (self.observer_ != nullptr) {
-      self.observer_(self, waiter);
-    } else {
-      std::coroutine_handle<>::from_address(waiter).resume();
-    }
+    self.observer_(self, self.waiter_);
+  }
+  // Null: no task awaits it.
+  [[nodiscard]] task_context* awaiting_chain() const noexcept {
+    return run_function() == &operation_base::resume_chain ? static_cast<task_context*>(waiter_)
+                                                           : nullptr;
+  }
+  void forget_chain() noexcept {
+    if (task_context* const chain = awaiting_chain()) chain->forget(*this);
   }
 
   friend struct detail::stack_layout;
   reactor* home_;
-  void* waiter_ = nullptr;  // a coroutine's address, or the observer's context
-  observer observer_ = nullptr;
-  cancel_link cancel_{nullptr};
+  void* waiter_ = nullptr;  // the context of the task, or of the observer
+  observer observer_;       // if tell_observer() is what it does
   phase phase_ = phase::idle;
   // Its turn, where it is queued.
   enum class waiting : std::uint8_t { allowed, refused, turned_away };
@@ -177,7 +175,7 @@ class [[nodiscard]] operation : public Base {
   bool await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location here = std::source_location::current()) noexcept {
     h.promise().suspended_at = here;
-    return suspend(h, h.promise().context);
+    return suspend(h, *h.promise().context);
   }
   T await_resume() {
     if (const failure* f = self().why()) throw_error(this->told(*f));
@@ -240,36 +238,26 @@ class [[nodiscard]] operation : public Base {
     return elsewhere || this->home()->may_continue_inline();
   }
   // False where the awaiter goes on without suspending.
-  bool suspend(std::coroutine_handle<> h, const task_context& context) noexcept {
+  bool suspend(std::coroutine_handle<> h, task_context& chain) noexcept {
     CORDMA_REQUIRE(!this->awaited());
     if (this->state() == phase::idle) [[unlikely]]
-      return start_and_suspend(h, context);
-    this->wait(h);
+      return start_and_suspend(h, chain);
+    this->wait(h, chain);
     if (this->done()) [[unlikely]] {
-      context.home->ready(*this);
-      return true;
-    }
-    cancel_source* const canceler = context.cancellation();
-    return canceler == nullptr || listen_to(*canceler);
-  }
-  // It knew no reactor before it was awaited.
-  [[gnu::noinline]] bool start_and_suspend(std::coroutine_handle<> h,
-                                           const task_context& context) noexcept {
-    this->set_home(context.home);
-    start_now();
-    if (this->done() && context.home->may_continue_inline()) return false;
-    return suspend(h, context);
-  }
-  [[gnu::noinline]] bool listen_to(cancel_source& canceler) noexcept {
-    cancel_hook& link = this->link_cancel([](cancel_hook& c) noexcept {
-      static_cast<Derived&>(operation_base::owner_of(c)).cancel();
-    });
-    if (canceler.requested()) {
-      cancel();
+      chain.home().ready(*this);
     } else {
-      canceler.attach(link);
+      chain.wait_for(*this, &operation::cancel_it);
     }
     return true;
+  }
+  static void cancel_it(operation_base& it) noexcept { static_cast<Derived&>(it).cancel(); }
+  // It knew no reactor before it was awaited.
+  [[gnu::noinline]] bool start_and_suspend(std::coroutine_handle<> h,
+                                           task_context& chain) noexcept {
+    this->set_home(&chain.home());
+    start_now();
+    if (this->done() && chain.home().may_continue_inline()) return false;
+    return suspend(h, chain);
   }
 };
 

@@ -200,10 +200,13 @@ std::size_t reactor::pass() noexcept {
   reactor* const outer = std::exchange(current_reactor, this);
   inline_budget_ = inline_budget_per_turn;
   std::size_t work = poll_all();
-  work += run_inbox();
-  const std::size_t fired = fire_timers();
-  const bool own_timer_only = work == 0 && fired != 0;
-  work += fired;
+  bool own_timer_only = false;
+  if (!inbox_empty() || first_timer_ != nullptr) {
+    work += run_inbox();
+    const std::size_t fired = fire_timers();
+    own_timer_only = work == 0 && fired != 0;
+    work += fired;
+  }
   if (!ready_.empty()) work += run_ready();
   current_reactor = outer;
   in_turn_ = false;
@@ -246,20 +249,27 @@ std::size_t reactor::run_inbox() noexcept {
   return work;
 }
 
+// What becomes ready meanwhile waits for the next pass, behind the pollers.
 std::size_t reactor::run_ready() noexcept {
+  ready_item& first = ready_.pop_front();
+  ++counters_.resumes;
+  if (ready_.empty()) {
+    first.run_(first);
+    return 1;
+  }
+  ready_.push_back(end_of_pass_);
+  first.run_(first);
+  return 1 + run_ready_to_the_end();
+}
+
+std::size_t reactor::run_ready_to_the_end() noexcept {
   std::size_t work = 0;
-  // A list of its own: what becomes ready meanwhile waits for the next pass, behind the pollers.
-  list<ready_item> now;
-  now.splice_items_back(ready_);
-  do {
-    ready_item& item = now.pop_front();
+  while (&ready_.front() != &end_of_pass_ && work + 1 < most_ready_per_turn) {
+    ready_item& item = ready_.pop_front();
     ++work;
     item.run_(item);
-  } while (!now.empty() && work < most_ready_per_turn);
-  if (!now.empty()) {
-    now.splice_back(ready_);
-    ready_.splice_back(now);
   }
+  end_of_pass_.unlink();
   counters_.resumes += work;
   return work;
 }

@@ -47,6 +47,10 @@ class ready_item : public list_node {
   using function = void (*)(ready_item&) noexcept;
   explicit ready_item(function run) noexcept : run_(run) {}
 
+ protected:
+  [[nodiscard]] function run_function() const noexcept { return run_; }
+  void set_run_function(function run) noexcept { run_ = run; }
+
  private:
   friend class reactor;
   function run_;
@@ -312,6 +316,7 @@ class reactor {
   std::size_t run_inbox() noexcept;
   std::size_t fire_timers() noexcept;
   std::size_t run_ready() noexcept;
+  std::size_t run_ready_to_the_end() noexcept;
   void idle() noexcept;
   void sleep_once() noexcept;
   bool skip_to_next_timer() noexcept;
@@ -348,6 +353,7 @@ class reactor {
   clock* clock_;
   bool real_time_;
   list<ready_item> ready_;
+  ready_item end_of_pass_{nullptr};  // behind what this pass runs
   list<resident> residents_;
   std::vector<poller*> pollers_;
   std::size_t poller_count_ = 0;  // its size, which every pass reads

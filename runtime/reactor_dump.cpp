@@ -61,9 +61,7 @@ bool follow(const reactor& home, running_task& first, chain& out) noexcept {
     at = group->joiner();
     group = nullptr;
     if (at == nullptr) break;
-    promise* top = at;
-    while (top->awaiter != nullptr && ++steps < max_steps) top = top->awaiter;
-    if (top->root != nullptr) group = top->root->entry().group;
+    group = at->context->entry().group;
   }
   return true;
 }
@@ -159,7 +157,8 @@ void reactor::dump_waits(dump_writer& out) noexcept {
         << (left < duration::zero() ? -left : left);
   }
   std::uint64_t ready = 0;
-  const bool whole = ready_.look_through([&ready](ready_item&) { ++ready; });
+  const bool whole =
+      ready_.look_through([&](ready_item& item) { ready += &item != &end_of_pass_; });
   out << "; ready to run: ";
   if (whole) {
     out << ready;
@@ -177,8 +176,7 @@ void reactor::dump_tasks(dump_writer& out) noexcept {
     if (t.group == nullptr || &t.group->home() != this) return;
     // A task that waits for others is a caller of theirs.
     task_promise_base* const joiner = t.group->joiner();
-    task_root* const root = joiner == nullptr ? nullptr : joiner->find_root();
-    if (root != nullptr) root->entry().joins_in = reports_;
+    if (joiner != nullptr) joiner->context->entry().joins_in = reports_;
   });
   alike_table table;
   std::uint64_t left_out = 0;

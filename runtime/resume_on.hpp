@@ -21,11 +21,11 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
     requires std::is_base_of_v<task_promise_base, Promise>
   bool await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location where = std::source_location::current()) noexcept {
-    reactor& here = *std::exchange(h.promise().context.home, &target_);
+    chain_ = h.promise().context;
+    reactor& here = chain_->go_to(target_);
     if (&here == &target_) return false;
     h.promise().suspended_at = where;
-    handle_ = h;
-    root_ = h.promise().find_root();
+    chain_->wait(h);
     here.ready(*this);
     return true;
   }
@@ -37,24 +37,23 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
   static void run_ready(ready_item& item) noexcept {
     auto& self = static_cast<resume_on_awaiter&>(item);
     if (self.where_ == place::arrived) {
-      self.handle_.resume();
+      self.chain_->resume();
       return;
     }
     // Only now, fully suspended, may another thread see the coroutine.
     self.where_ = place::between;
-    if (self.root_ != nullptr) self.root_->leave();
+    self.chain_->leave();
     self.target_.post(self);
   }
   static void run_inbox(inbox_item& item) noexcept {
     auto& self = static_cast<resume_on_awaiter&>(item);
     self.where_ = place::arrived;
-    if (self.root_ != nullptr) self.root_->arrive_at(self.target_);
+    self.chain_->arrive();
     self.target_.ready(self);
   }
 
   reactor& target_;
-  std::coroutine_handle<> handle_;
-  task_root* root_ = nullptr;
+  task_context* chain_ = nullptr;
   place where_ = place::leaving;
 };
 
@@ -116,22 +115,20 @@ class remote_cancel final : private cancel_hook, private inbox_item {
 template <class T>
 [[nodiscard]] task<T> run_on(reactor& target, task<T> t) {
   task_context& me = co_await this_task();
-  const task_context home = me;
+  reactor& home = me.home();
+  const task_context::canceler before = me.current();
   detail::remote_cancel bridge(target);
-  if (me.home != &target) bridge.listen(me.cancellation());
+  if (&home != &target) bridge.listen(me.cancellation());
   co_await resume_on(target);
-  if (home.home != &target) {
-    me.cancel = &bridge.source();
-    me.cancel_home = &target;
-  }
+  if (&home != &target) me.set_cancellation(&bridge.source());
   co_await detail::end_of(t);
-  co_await resume_on(*home.home);
+  co_await resume_on(home);
   if (bridge.stop_listening()) {
     // Inboxes are first in, first out: after one more round trip the message has arrived.
     co_await resume_on(target);
-    co_await resume_on(*home.home);
+    co_await resume_on(home);
   }
-  me = home;
+  me.restore(before);
   co_return t.handle().promise().take();
 }
 

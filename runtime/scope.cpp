@@ -22,7 +22,7 @@ struct scope::child final : list_node {
   root_of_child member;
 };
 
-scope::scope(const task_context& parent) noexcept : scope(*parent.home, parent.cancellation()) {}
+scope::scope(const task_context& parent) noexcept : scope(parent.home(), parent.cancellation()) {}
 
 scope::scope(reactor& home, cancel_source* parent) noexcept
     : group_(home, parent, detail::group_rule::first_error_cancels) {}

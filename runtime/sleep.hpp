@@ -74,13 +74,9 @@ class [[nodiscard]] yield_awaiter {
   void await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location here = std::source_location::current()) noexcept {
     h.promise().suspended_at = here;
-    item_.handle = h;
-    h.promise().context.home->ready(item_);
+    h.promise().context->resume_later(h);
   }
   void await_resume() const noexcept {}
-
- private:
-  resume_item item_;
 };
 [[nodiscard]] inline yield_awaiter yield() noexcept { return yield_awaiter(); }
 

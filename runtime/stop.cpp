@@ -10,23 +10,21 @@ stop_message& stop_message::create(reactor& home, cancel_source& target) {
 }
 
 stop_bridge::stop_bridge(task_context& task, std::stop_token stop)
-    : task_(task), outer_(task), source_(task.cancellation()) {
+    : task_(task), outer_(task.current()), source_(task.cancellation()) {
   if (stop.stop_requested()) {
     source_.request();
   } else if (stop.stop_possible()) {
-    message_ = &stop_message::create(*task.home, source_);
+    message_ = &stop_message::create(task.home(), source_);
     callback_.emplace(std::move(stop), sender(message_));
   }
-  task.cancel = &source_;
-  task.cancel_home = task.home;
+  task.set_cancellation(&source_);
 }
 
 stop_bridge::~stop_bridge() {
   // Waits for a callback that runs just now on another thread.
   callback_.reset();
   if (message_ != nullptr) message_->abandon();
-  task_.cancel = outer_.cancel;
-  task_.cancel_home = outer_.cancel_home;
+  task_.restore(outer_);
 }
 
 }  // namespace cordma::detail

@@ -70,7 +70,7 @@ class stop_bridge {
   };
 
   task_context& task_;
-  const task_context outer_;
+  const task_context::canceler outer_;
   cancel_source source_;
   stop_message* message_ = nullptr;
   std::optional<std::stop_callback<sender>> callback_;
@@ -85,7 +85,7 @@ class stop_bridge {
 template <class T>
 [[nodiscard]] task<T> with_stop(std::stop_token stop, task<T> t) {
   task_context& me = co_await this_task();
-  reactor& home = *me.home;
+  reactor& home = me.home();
   detail::stop_bridge bridge(me, stop);
   co_await detail::end_of(t);
   co_await resume_on(home);

@@ -2,9 +2,8 @@
 // reactor and the cancellation of whoever awaited it.
 #pragma once
 
-#include <cordma/runtime/cancel.hpp>
 #include <cordma/runtime/frame_pool.hpp>
-#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/task_context.hpp>
 #include <cordma/runtime/task_root.hpp>
 
 #include <coroutine>
@@ -16,19 +15,7 @@
 
 namespace cordma {
 
-// What flows down the chain of tasks. All it points to outlives the task that holds it.
-struct task_context {
-  reactor* home = nullptr;          // where the task runs
-  cancel_source* cancel = nullptr;  // null: nobody can cancel it
-  reactor* cancel_home = nullptr;   // the thread `cancel` is bound to
-
-  // What can cancel the task where it runs now: null while it is away from home (resume_on.hpp).
-  [[nodiscard]] cancel_source* cancellation() const noexcept {
-    return home == cancel_home ? cancel : nullptr;
-  }
-};
-
-// The part of every promise that awaiters may use. Bound to the thread of context.home.
+// The part of every promise that awaiters may use. Bound to the thread of context->home().
 class task_promise_base {
  public:
   static void* operator new(std::size_t bytes) { return frame_pool::allocate(bytes); }
@@ -36,7 +23,7 @@ class task_promise_base {
     frame_pool::deallocate(frame, bytes);
   }
 
-  task_context context;
+  task_context* context = nullptr;
 
   // Told at the end, where no coroutine awaits this one.
   task_root* root = nullptr;
@@ -48,13 +35,6 @@ class task_promise_base {
     return frame == nullptr
                ? nullptr
                : &std::coroutine_handle<task_promise_base>::from_address(frame).promise();
-  }
-
-  // Of the tasks that await this one, and each other, the first; null while it was not awaited.
-  [[nodiscard]] task_root* find_root() noexcept {
-    task_promise_base* at = this;
-    while (at->root == nullptr && at->awaiter != nullptr) at = at->awaiter;
-    return at->root;
   }
 
   // For reports: the task that this one awaits, and the last co_await of it that suspended.
@@ -81,18 +61,14 @@ class task_promise_base {
   // (fairness, and the stack of builds in which the transfer is no tail call).
   std::coroutine_handle<> finish() noexcept {
     if (root != nullptr) {
-      root->ended(*context.home);  // may destroy this frame
+      root->ended();  // may destroy this frame
       return std::noop_coroutine();
     }
     awaiter->awaited = nullptr;
-    awaiter->context.home = context.home;  // a task may have moved to another reactor
-    if (context.home->may_continue_inline()) return continuation;
-    awaiter->turn_.handle = continuation;
-    context.home->ready(awaiter->turn_);
+    if (context->home().may_continue_inline()) return continuation;
+    context->resume_later(continuation);
     return std::noop_coroutine();
   }
-
-  resume_item turn_;
 };
 
 template <class T>
@@ -217,7 +193,7 @@ class context_awaiter {
     promise_ = &h.promise();
     return false;
   }
-  [[nodiscard]] task_context& await_resume() const noexcept { return promise_->context; }
+  [[nodiscard]] task_context& await_resume() const noexcept { return *promise_->context; }
 
  private:
   task_promise_base* promise_ = nullptr;
@@ -243,11 +219,8 @@ class run_root final : public task_root {
 template <class T>
 void start_root(reactor& home, task<T>& t, cancel_source* cancel, task_root& root) noexcept {
   auto& p = t.handle().promise();
-  p.context.home = &home;
-  p.context.cancel = cancel;
-  p.context.cancel_home = &home;
   p.root = &root;
-  root.begin(home, t.handle(), p);
+  p.context = &root.begin(home, cancel, t.handle(), p);
 }
 
 // Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.

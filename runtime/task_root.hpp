@@ -2,7 +2,7 @@
 // adapters hold one per task they drive.
 #pragma once
 
-#include <cordma/runtime/reactor.hpp>
+#include <cordma/runtime/task_context.hpp>
 
 #include <coroutine>
 #include <utility>
@@ -23,22 +23,20 @@ class task_root : private ready_item, private inbox_item {
   ~task_root() { CORDMA_REQUIRE(!away_); }
 
   [[nodiscard]] reactor* home() const noexcept { return home_; }
-  // `first` is resumed in the next pass of `home`; `top` is its promise.
-  void begin(reactor& home, std::coroutine_handle<> first, task_promise_base& top) noexcept {
+  // `first` is resumed in the next pass of `home`; `top` is its promise. What it shares with the tasks it awaits.
+  [[nodiscard]] task_context& begin(reactor& home, cancel_source* cancel,
+                                    std::coroutine_handle<> first,
+                                    task_promise_base& top) noexcept {
     home_ = &home;
     first_ = first;
-    entry_.top = &top;
-    home.tasks().push_back(entry_);
+    chain_.begin(home, cancel, top);
     home.ready(*this);
+    return chain_;
   }
-  [[nodiscard]] running_task& entry() noexcept { return entry_; }
-  // For reports: the task goes to another reactor, and has come there. On the thread of that which it leaves, and of
-  // that which it comes to.
-  void leave() noexcept { entry_.unlink(); }
-  void arrive_at(reactor& where) noexcept { where.tasks().push_back(entry_); }
-  // The task has ended on `where`, the reactor of this thread.
-  void ended(reactor& where) noexcept {
-    leave();
+  // The task has ended on the reactor of this thread.
+  void ended() noexcept {
+    chain_.end();
+    reactor& where = chain_.home();
     if (&where == home_) {
       done_(*this);
       return;
@@ -49,8 +47,8 @@ class task_root : private ready_item, private inbox_item {
   }
 
  protected:
-  [[nodiscard]] detail::task_group& group() const noexcept { return *entry_.group; }
-  void set_group(detail::task_group& g) noexcept { entry_.group = &g; }
+  [[nodiscard]] detail::task_group& group() const noexcept { return *chain_.entry().group; }
+  void set_group(detail::task_group& g) noexcept { chain_.entry().group = &g; }
 
  private:
   static void run_ready(ready_item& item) noexcept {
@@ -69,7 +67,7 @@ class task_root : private ready_item, private inbox_item {
 
   friend struct detail::stack_layout;
   function done_;
-  running_task entry_;
+  task_context chain_;
   reactor* home_ = nullptr;
   std::coroutine_handle<> first_;
   bool away_ = false;

@@ -12,21 +12,17 @@ namespace detail {
 class deadline {
  public:
   deadline(task_context& task, time_point when) noexcept
-      : task_(task), outer_(task), source_(task.cancellation()), alarm_(*this) {
-    task.cancel = &source_;
-    task.cancel_home = task.home;
-    if (when <= task.home->now()) {
+      : task_(task), outer_(task.current()), source_(task.cancellation()), alarm_(*this) {
+    task.set_cancellation(&source_);
+    if (when <= task.home().now()) {
       pass();
     } else if (when != never) {
-      task.home->add(alarm_, when);
+      task.home().add(alarm_, when);
     }
   }
   deadline(const deadline&) = delete;
   deadline& operator=(const deadline&) = delete;
-  ~deadline() {
-    task_.cancel = outer_.cancel;
-    task_.cancel_home = outer_.cancel_home;
-  }
+  ~deadline() { task_.restore(outer_); }
 
   // Whether a cancellation below is due to time, and to nothing else that came before.
   [[nodiscard]] bool passed() const noexcept { return passed_; }
@@ -44,7 +40,7 @@ class deadline {
   };
 
   task_context& task_;
-  const task_context outer_;
+  const task_context::canceler outer_;
   cancel_source source_;
   alarm alarm_;
   bool passed_ = false;
@@ -59,7 +55,7 @@ class deadline {
 template <class T>
 task<T> until(time_point when, task<T> t) {
   task_context& me = co_await this_task();
-  reactor& home = *me.home;
+  reactor& home = me.home();
   deadline limit(me, when);
   co_await end_of(t);
   co_await resume_on(home);
@@ -82,7 +78,7 @@ task<typename Op::value_type> until(time_point when, Op op) {
 template <class A>
 task<awaited<A>> within(duration time, A a) {
   task_context& me = co_await this_task();
-  const time_point when = after(me.home->now(), time);
+  const time_point when = after(me.home().now(), time);
   co_return co_await until(when, std::move(a));
 }
 

@@ -39,7 +39,7 @@ all_values<Ts...> take_all(std::tuple<task<Ts>...>& tasks) {
 template <class... Ts>
 task<all_values<Ts...>> all_of(std::tuple<task<Ts>...> tasks) {
   task_context& me = co_await this_task();
-  task_group group(*me.home, me.cancellation(), group_rule::first_error_cancels);
+  task_group group(me.home(), me.cancellation(), group_rule::first_error_cancels);
   group_members<sizeof...(Ts)> members;
   start_all(group, tasks, members);
   co_await group.wait();
@@ -66,7 +66,7 @@ template <class T>
 [[nodiscard]] task<std::conditional_t<std::is_void_v<T>, void, std::vector<detail::solid<T>>>>
 when_all(std::vector<task<T>> tasks) {
   task_context& me = co_await this_task();
-  detail::task_group group(*me.home, me.cancellation(), detail::group_rule::first_error_cancels);
+  detail::task_group group(me.home(), me.cancellation(), detail::group_rule::first_error_cancels);
   const auto members = std::make_unique<detail::group_member[]>(tasks.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) group.start(tasks[i], members[i], i);
   co_await group.wait();

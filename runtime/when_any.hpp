@@ -36,7 +36,7 @@ std::variant<solid<Ts>...> take_one(std::tuple<task<Ts>...>& tasks, std::size_t 
 template <class... Ts>
 task<first_of<solid<Ts>...>> any_of(std::tuple<task<Ts>...> tasks) {
   task_context& me = co_await this_task();
-  task_group group(*me.home, me.cancellation(), group_rule::first_end_cancels);
+  task_group group(me.home(), me.cancellation(), group_rule::first_end_cancels);
   group_members<sizeof...(Ts)> members;
   start_all(group, tasks, members);
   co_await group.wait();
@@ -62,7 +62,7 @@ template <class T>
 [[nodiscard]] task<first_in_range<detail::solid<T>>> when_any(std::vector<task<T>> tasks) {
   CORDMA_REQUIRE(!tasks.empty());
   task_context& me = co_await this_task();
-  detail::task_group group(*me.home, me.cancellation(), detail::group_rule::first_end_cancels);
+  detail::task_group group(me.home(), me.cancellation(), detail::group_rule::first_end_cancels);
   const auto members = std::make_unique<detail::group_member[]>(tasks.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) group.start(tasks[i], members[i], i);
   co_await group.wait();

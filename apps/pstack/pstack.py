@@ -16,11 +16,11 @@ import time
 import gdb
 
 SYMBOL = b"cordma_stack_layout"
-VERSION = 1
+VERSION = 2
 FIELDS = ("version", "table", "entries", "entry_bytes", "entry_object", "entry_thread", "reactor_tasks",
-          "node_next", "running_top", "running_group", "promise_root", "promise_awaiter", "promise_awaited",
-          "promise_suspended_at", "promise_in_frame", "root_running", "group_waiting", "operation_waiter",
-          "operation_observer")
+          "node_next", "running_top", "running_group", "promise_context", "promise_awaiter", "promise_awaited",
+          "promise_suspended_at", "promise_in_frame", "context_running", "context_waiter",
+          "group_waiting", "operation_context")
 PAGE = 4096
 BLOCK = 16 * PAGE
 MAX_CALLERS = 1000
@@ -299,21 +299,10 @@ class Chains:
             at = after
 
     def joiner(self, group):
-        """The promise of the task that waits for a group; 0: none does."""
+        """The context of the task that waits for a group; 0: none does."""
         head = group + self.group_waiting
         operation = self.word(head + self.node_next)
-        if operation in (0, head) or self.word(operation + self.operation_observer):
-            return 0
-        frame = self.word(operation + self.operation_waiter)
-        return frame + self.promise_in_frame if frame else 0
-
-    def top_of(self, promise):
-        for _ in range(MAX_CALLERS):
-            above = self.word(promise + self.promise_awaiter)
-            if not above:
-                break
-            promise = above
-        return promise
+        return 0 if operation in (0, head) else self.word(operation + self.operation_context)
 
     def chain(self, node):
         """The places at which the coroutine that waits and its callers are suspended; None: just being changed."""
@@ -334,9 +323,12 @@ class Chains:
             if above:
                 at = above
                 continue
-            at = self.joiner(group) if group else 0
-            root = word(self.top_of(at) + self.promise_root) if at else 0
-            group = word(root + self.root_running + self.running_group) if root else 0
+            context = self.joiner(group) if group else 0
+            frame = word(context + self.context_waiter) if context else 0
+            if not frame:
+                break
+            at = frame + self.promise_in_frame
+            group = word(context + self.context_running + self.running_group)
         return tuple(places)
 
     def of_reactor(self, reactor):
@@ -347,10 +339,9 @@ class Chains:
         joining = set()
         groups = {self.word(n + self.running_group) for n in nodes}
         for group in groups - {0}:
-            promise = self.joiner(group)
-            root = self.word(self.top_of(promise) + self.promise_root) if promise else 0
-            if root:
-                joining.add(root + self.root_running)
+            context = self.joiner(group)
+            if context:
+                joining.add(context + self.context_running)
         alike = collections.Counter()
         moving = 0
         for node in nodes:

@@ -38,7 +38,7 @@ task<void> end_late(duration d, bool* ended) {
     *ended = false;
   }
   task_context& me = co_await this_task();
-  me.cancel = nullptr;
+  me.set_cancellation(nullptr);
   co_await sleep_for(d);
   *ended = true;
 }

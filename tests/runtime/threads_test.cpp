@@ -59,7 +59,7 @@ task<void> scope_with_travelers(reactor* other, int n) {
   co_await s.join();
   co_await when_all(end_elsewhere(other), end_elsewhere(other));
   co_await with_timeout(1h, end_elsewhere(other));
-  CHECK(me.home->on_owner_thread());
+  CHECK(me.home().on_owner_thread());
   co_await end_elsewhere(other);
   CHECK(other->on_owner_thread());
 }

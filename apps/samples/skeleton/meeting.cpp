@@ -75,7 +75,7 @@ std::string file_of(const session& s, const char* program, std::size_t connectio
 // Takes the file away, because what is in it connects once.
 cordma::task<std::vector<std::byte>> what_peer_wrote(const session& s, std::string path) {
   cordma::task_context& me = co_await cordma::this_task();
-  const cordma::time_point end = cordma::after(me.home->now(), patience);
+  const cordma::time_point end = cordma::after(me.home().now(), patience);
   for (;;) {
     cordma::result<std::vector<std::byte>> bytes = cordma::read_exchanged(path);
     if (bytes.ok()) {
@@ -83,7 +83,7 @@ cordma::task<std::vector<std::byte>> what_peer_wrote(const session& s, std::stri
       co_return std::move(*bytes);
     }
     if (bytes.code() != cordma::errc::not_found) cordma::throw_error(bytes.why());
-    if (me.home->now() > end) {
+    if (me.home().now() > end) {
       fail(path + " was not written: start sample-" + s.about.other +
            " with the same --descriptor");
     }
