@@ -117,11 +117,9 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
   friend class operation;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   Buffer take() noexcept { return std::move(buffer_); }
 
   detail::pool_core* pool_;
-  std::optional<failure> failure_;
   Buffer buffer_;
 };
 

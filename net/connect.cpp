@@ -57,8 +57,9 @@ bool says_what_is_wrong(errc code) noexcept {
 
 connect_operation::connect_operation(detail::worker_core* worker, failure why)
     : operation(worker != nullptr ? &worker->home() : nullptr),
-      worker_(worker),
-      failure_(std::move(why)) {}
+      worker_(worker) {
+  failure_ = std::move(why);
+}
 
 connect_operation::connect_operation(connect_operation&& other) noexcept
     : operation(std::move(other)),
@@ -69,7 +70,6 @@ connect_operation::connect_operation(connect_operation&& other) noexcept
       request_(std::move(other.request_)),
       next_adapter_(other.next_adapter_),
       endpoint_(std::move(other.endpoint_)),
-      failure_(std::move(other.failure_)),
       outcome_(other.outcome_),
       tried_(std::move(other.tried_)),
       reason_(std::move(other.reason_)),

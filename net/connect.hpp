@@ -62,7 +62,6 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
 
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   Endpoint take() noexcept;
 
   void on_established() noexcept override;
@@ -91,7 +90,6 @@ class [[nodiscard]] connect_operation final : public operation<connect_operation
   std::size_t next_adapter_ = 0;
   std::unique_ptr<detail::endpoint_core> endpoint_;
   const detail::endpoint_core* for_ = nullptr;
-  std::optional<failure> failure_;
   // Of all that was tried: not_supported while each lacked the service alone, invalid_value once one
   // cannot carry what was asked for.
   errc outcome_ = errc::not_supported;

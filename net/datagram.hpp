@@ -82,7 +82,6 @@ class [[nodiscard]] resolve_operation final : public operation<resolve_operation
   friend struct detail::endpoint_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   datagram_peer take() const noexcept { return found_; }
   [[nodiscard]] failure obstacle() const noexcept;
   void ask();
@@ -92,7 +91,6 @@ class [[nodiscard]] resolve_operation final : public operation<resolve_operation
   detail::endpoint_core* endpoint_;
   std::string to_;
   std::uint64_t request_ = 0;
-  std::optional<failure> failure_;
   datagram_peer found_;
 };
 

@@ -32,13 +32,11 @@ class [[nodiscard]] device_event_operation final
   friend class detail::device_event_queue;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   device_event take() const noexcept { return event_; }
   void resolve(const device_event& e) noexcept;
   void fail(failure why) noexcept;
 
   detail::worker_core* worker_;
-  std::optional<failure> failure_;
   device_event event_;
 };
 

@@ -45,7 +45,6 @@ class [[nodiscard]] state_operation final : public operation<state_operation, en
   friend struct detail::endpoint_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   endpoint_state take() const noexcept { return state_; }
   void resolve(endpoint_state s) noexcept {
     state_ = s;
@@ -53,7 +52,6 @@ class [[nodiscard]] state_operation final : public operation<state_operation, en
   }
 
   detail::endpoint_core* endpoint_;
-  std::optional<failure> failure_;
   kind kind_;
   endpoint_state state_ = endpoint_state::connecting;
 };

@@ -90,7 +90,7 @@ void next_operation::do_start() noexcept {
     listener_->pending.pop_front();
     finish();
   } else if (listener_->ended) {
-    failure_ = listener_->ended;
+    failure_ = *listener_->ended;
     finish();
   } else {
     set_phase(phase::queued);

@@ -59,11 +59,9 @@ class [[nodiscard]] next_operation final : public operation<next_operation, Conn
   friend struct detail::listener_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   ConnectionRequest take() noexcept { return std::move(request_); }
 
   detail::listener_core* listener_;
-  std::optional<failure> failure_;
   ConnectionRequest request_;
 };
 

@@ -15,12 +15,6 @@ namespace {
 
 constexpr std::string_view message_rule = "messages may only be used on the thread of their Worker";
 
-failure reserved(std::uint16_t id) {
-  constexpr std::uint16_t last = protocol::first_reserved_id - 1;
-  return failure::of(errc::invalid_value,
-                     {"active messages of id ", id, " are the library's own: ids end at ", last});
-}
-
 }  // namespace
 
 failure plain_messages() {
@@ -31,9 +25,25 @@ failure plain_messages() {
 
 // ---- message_send ----
 
+[[gnu::always_inline]] inline message_send::message_send(endpoint_core& endpoint, frame_kind eager,
+                                                         std::uint64_t word,
+                                                         const Slice& message) noexcept
+    : operation_base(endpoint.home),
+      endpoint_(&endpoint),
+      word_(word),
+      total_(message.size()),
+      eager_(eager),
+      count_(message.size() != 0 ? 1 : 0) {
+  slices_[0] = message;
+}
+
 message_send::message_send(endpoint_core& endpoint, frame_kind eager, std::uint64_t word,
                            std::span<const Slice> message) noexcept
-    : operation_base(endpoint.home), endpoint_(&endpoint), word_(word), eager_(eager) {
+    : operation_base(endpoint.home),
+      endpoint_(&endpoint),
+      word_(word),
+      eager_(eager),
+      straight_(false) {
   if (message.size() > most_message_slices) {
     failure_ = failure::of(errc::invalid_value, {message.size(), " slices, a message has at most ",
                                                  most_message_slices});
@@ -51,35 +61,37 @@ message_send::message_send(message_send&& other) noexcept
       endpoint_(other.endpoint_),
       word_(other.word_),
       total_(other.total_),
-      entry_(std::exchange(other.entry_, nowhere)),
-      offer_(std::exchange(other.offer_, nowhere)),
       eager_(other.eager_),
+      straight_(other.straight_),
       announced_(other.announced_),
       own_(other.own_),
       left_(other.left_),
       count_(other.count_),
-      header_(other.header_),
-      slices_(other.slices_),
-      failure_(std::move(other.failure_)) {
+      header_(other.header_) {
+  std::ranges::copy(other.slices(), slices_.begin());
+  if (state() != phase::queued && state() != phase::posted) return;
+  entry_ = other.entry_;
+  offer_ = other.offer_;
   if (entry_ != nowhere) peer_of(*endpoint_).port->entries[entry_]->op = this;
   if (offer_ != nowhere) peer_of(*endpoint_).offers[offer_]->op = this;
 }
 
-message_send::~message_send() {
+void message_send::leave_early() noexcept {
+  if (state() != phase::queued && state() != phase::posted) return;
   if (state() == phase::queued && linked()) leave_queue();
   if (entry_ == nowhere && offer_ == nowhere) return;
   peer_core& peer = peer_of(*endpoint_);
-  const auto leave = [&](auto& place) {
+  const auto let_go = [&](auto& place) {
     CORDMA_ASSERT(place.op == this);
     CORDMA_ASSERT_OP(place.pinned + count_, <=, place.pins.size());
     place.op = nullptr;
-    for (std::uint16_t i = 0; i < count_; ++i) {
-      retain(*slices_[i].region());
-      place.pins[place.pinned++] = slices_[i].region();
+    for (const Slice& s : slices()) {
+      retain(*s.region());
+      place.pins[place.pinned++] = s.region();
     }
   };
-  if (entry_ != nowhere) leave(*peer.port->entries[entry_]);
-  if (offer_ != nowhere) leave(*peer.offers[offer_]);
+  if (entry_ != nowhere) let_go(*peer.port->entries[entry_]);
+  if (offer_ != nowhere) let_go(*peer.offers[offer_]);
 }
 
 bool message_send::reads_memory() const noexcept {
@@ -93,6 +105,7 @@ bool message_send::is_short() const noexcept {
 
 void message_send::set_header(std::span<const std::byte> header) noexcept {
   header_ = header;
+  straight_ = straight_ && header.empty();
   if (header.size() > most_am_header) {
     failure_ = failure::of(errc::invalid_value, {header.size(), " bytes of header, at most ",
                                                  most_am_header, " are carried"});
@@ -109,13 +122,24 @@ void message_send::fail(failure why) noexcept {
 }
 
 void message_send::do_start() noexcept {
-  if (failure_) return fail(std::move(*failure_));
   endpoint_core& e = *endpoint_;
+  if (straight_ && e.peer != nullptr && e.home->on_owner_thread() &&
+      peer_of(e).put(eager_, word_, slices_[0])) [[likely]] {
+    return leave_at_once();
+  }
+  start_with_care();
+}
+
+void message_send::start_with_care() noexcept {
+  entry_ = offer_ = nowhere;
+  endpoint_core& e = *endpoint_;
+  if (failure_) return fail(std::move(*failure_));
   if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   if (!e.home->on_owner_thread()) return fail(e.home->wrong_thread(message_rule));
   if (e.peer == nullptr) [[unlikely]] {
     return e.early != nullptr ? early_of(e).send(*this) : fail(plain_messages());
   }
+  if (!announced_ && peer_of(e).put_gathered(*this)) return leave_at_once();
   peer_of(e).send(*this);
 }
 
@@ -138,7 +162,7 @@ message_receive::message_receive(message_core& core, const endpoint_core* from, 
     : operation_base(core.home),
       core_(&core),
       into_(into),
-      place_(*this, {.tag = tag & mask, .mask = mask, .from = from}) {}
+      place_{.pattern = {.tag = tag & mask, .mask = mask, .from = from}} {}
 
 message_receive::message_receive(message_segment& wanted, const Slice& into) noexcept
     : operation_base(wanted.port->core->home),
@@ -147,7 +171,9 @@ message_receive::message_receive(message_segment& wanted, const Slice& into) noe
       into_(into) {}
 
 message_receive::message_receive(failure why, reactor* home) noexcept
-    : operation_base(home), core_(nullptr), failure_(std::move(why)) {}
+    : operation_base(home), core_(nullptr) {
+  failure_ = std::move(why);
+}
 
 message_receive::message_receive(message_receive&& other) noexcept
     : operation_base(std::move(other)),
@@ -156,15 +182,12 @@ message_receive::message_receive(message_receive&& other) noexcept
       wanted_(other.wanted_),
       fetch_(std::exchange(other.fetch_, nullptr)),
       into_(other.into_),
-      place_(std::move(other.place_)),
-      received_(other.received_),
-      failure_(std::move(other.failure_)) {
-  place_.owner = this;
+      place_(other.place_) {
+  if (done()) received_ = other.received_;
   if (fetch_ != nullptr) fetch_->op = this;
 }
 
-message_receive::~message_receive() {
-  if (fetch_ == nullptr) return;
+void message_receive::leave_fetch() noexcept {
   CORDMA_ASSERT(fetch_->op == this);
   CORDMA_ASSERT(into_.region() != nullptr);
   retain(*into_.region());
@@ -177,16 +200,11 @@ void message_receive::fail(failure why) noexcept {
   finish();
 }
 
-void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
-                          peer_core* from) noexcept {
-  const std::size_t fits = std::min(message.size(), into_.size());
-  transport::copy_bytes(into_.data(), message.data(), fits);
-  received_ = {.bytes = fits, .tag = tag, .from = from != nullptr ? from->handle() : nullptr};
-  if (fits < message.size()) {
-    return fail(failure::of(errc::truncated,
-                            {"a message of ", message.size(), " bytes, the receive has ", fits}));
-  }
-  finish();
+void message_receive::got_part(std::span<const std::byte> message) noexcept {
+  received_.bytes = into_.size();
+  transport::copy_bytes(into_.data(), message.data(), into_.size());
+  fail(failure::of(errc::truncated, {"a message of ", message.size(), " bytes, the receive has ",
+                                     into_.size()}));
 }
 
 [[gnu::always_inline]] inline void message_receive::find_message() noexcept {
@@ -196,14 +214,18 @@ void message_receive::got(std::span<const std::byte> message, std::uint64_t tag,
 }
 
 void message_receive::do_start() noexcept {
+  if (core_ != nullptr && wanted_ == nullptr && home()->on_owner_thread() && core_->may_take(into_))
+      [[likely]] {
+    return core_->receive(*this);
+  }
+  start_otherwise();
+}
+
+void message_receive::start_otherwise() noexcept {
   if (failure_) return fail(std::move(*failure_));
   if (!home()->on_owner_thread()) return fail(home()->wrong_thread(message_rule));
   if (core_->anchor->worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
-  const region_core* const region = into_.region();
-  if (into_.size() != 0 && (region->touched_in != core_->anchor->worker->shared_context().get() ||
-                            !has(region->range.rights, access::local_write))) [[unlikely]] {
-    return start_with_care();
-  }
+  if (!core_->may_take(into_)) return start_with_care();
   find_message();
 }
 
@@ -217,7 +239,7 @@ void message_receive::start_with_care() noexcept {
   on_device_ = true;
   const message_segment* here = wanted_;
   if (here == nullptr) {
-    const protocol::tag_message* const kept = core_->matcher.probe(place_.pattern());
+    const protocol::tag_message* const kept = core_->matcher.probe(place_.pattern);
     if (kept != nullptr) here = static_cast<const message_segment::kept*>(kept)->owner;
   }
   if (here != nullptr && !takes(*here)) return refuse_message();
@@ -238,24 +260,17 @@ void message_receive::refuse_message() noexcept {
 }
 
 void message_receive::do_cancel() noexcept {
-  if (!place_.waits()) return;  // it has its message
-  core_->matcher.withdraw(place_);
+  if (state() != phase::queued) return;  // it has its message
+  unlink();
   fail(errc::canceled);
 }
 
 }  // namespace detail
 
-message_send_operation::message_send_operation(detail::endpoint_core& endpoint, frame_kind eager,
-                                               std::uint64_t word, std::span<const Slice> message,
-                                               std::span<const std::byte> header) noexcept
-    : operation(endpoint, eager, word, message) {
-  if (!header.empty()) set_header(header);
-}
-
 // ---- Endpoint ----
 
 message_send_operation Endpoint::tag_send(std::uint64_t tag, const Slice& message) noexcept {
-  return tag_send(tag, std::span(&message, 1));
+  return {*core_, frame_kind::tag_eager, tag, message};
 }
 
 message_send_operation Endpoint::tag_send(std::uint64_t tag,
@@ -294,9 +309,10 @@ message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::
                                          const Slice& data) noexcept {
   const auto word =
       protocol::to_word({.id = id, .header = static_cast<std::uint16_t>(header.size())});
-  message_send_operation op(*core_, frame_kind::am_eager, word, std::span(&data, 1), header);
+  message_send_operation op(*core_, frame_kind::am_eager, word, data);
+  if (!header.empty()) op.set_header(header);
   if (id >= protocol::first_reserved_id) [[unlikely]]
-    op.refuse(detail::reserved(id));
+    op.refuse(detail::reserved_id(id));
   return op;
 }
 
@@ -360,8 +376,12 @@ std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_
 
 void Messages::on(std::uint16_t id, am_handler handler) {
   if (!core_->home->enter()) return;
-  if (id >= protocol::first_reserved_id) throw_error(detail::reserved(id));
-  core_->handlers[id] = std::make_shared<const am_handler>(std::move(handler));
+  core_->handlers.set(id, {.task = std::move(handler), .plain = {}});
+}
+
+void Messages::on(std::uint16_t id, am_function handler) {
+  if (!core_->home->enter()) return;
+  core_->handlers.set(id, {.task = {}, .plain = std::move(handler)});
 }
 
 std::uint64_t Messages::handler_failures() const noexcept { return core_->handler_failures; }

@@ -61,14 +61,27 @@ class message_send : public operation_base {
  public:
   message_send(endpoint_core& endpoint, protocol::frame_kind eager, std::uint64_t word,
                std::span<const Slice> message) noexcept;
+  message_send(endpoint_core& endpoint, protocol::frame_kind eager, std::uint64_t word,
+               const Slice& message) noexcept;
   message_send(message_send&& other) noexcept;
-  ~message_send();
+  ~message_send() {
+    if (!ended_well()) [[unlikely]]
+      leave_early();
+  }
+  // Of an active message. REQUIRES not started.
+  void set_header(std::span<const std::byte> header) noexcept;
   // However short it is, it is announced, and comes when it is wanted. REQUIRES that it has bytes.
-  void announce() noexcept { announced_ = true; }
+  void announce() noexcept {
+    announced_ = true;
+    straight_ = false;
+  }
   // It is the library's own, and goes out while its endpoint closes, too.
   void set_own() noexcept { own_ = true; }
   // It will fail with that, once it is started.
-  void refuse(failure why) noexcept { failure_ = std::move(why); }
+  void refuse(failure why) noexcept {
+    failure_ = std::move(why);
+    straight_ = false;
+  }
   // It was handed to the transport: however it ends, the peer may have it.
   [[nodiscard]] bool left() const noexcept { return left_; }
   // Whether its bytes may still be read where they are; those of a short one lie behind its head.
@@ -78,10 +91,19 @@ class message_send : public operation_base {
   friend struct early_messages;
   friend struct peer_core;
   void do_start() noexcept;
+  void start_with_care() noexcept;
+  // The transport has its own copy.
+  void leave_at_once() noexcept {
+    left_ = true;
+    set_phase(phase::done);
+  }
   void do_cancel() noexcept;
+  // It is destroyed, and may not be done.
+  void leave_early() noexcept;
   void leave_queue() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
-  void set_header(std::span<const std::byte> header) noexcept;
+  [[nodiscard]] std::span<const Slice> slices() const noexcept {
+    return std::span<const Slice>(slices_).first(count_);
+  }
   // Copied behind its head, unless it is announced.
   [[nodiscard]] bool is_short() const noexcept;
   void fail(failure why) noexcept;
@@ -93,16 +115,19 @@ class message_send : public operation_base {
   endpoint_core* endpoint_;
   std::uint64_t word_;
   std::uint64_t total_ = 0;        // bytes of the slices
-  std::uint32_t entry_ = nowhere;  // while it is posted
-  std::uint32_t offer_ = nowhere;  // while it is announced
+  // Of one that waits or is posted:
+  std::uint32_t entry_;  // nowhere, while it is not posted
+  std::uint32_t offer_;  // nowhere, while it is not announced
   protocol::frame_kind eager_;
+  bool straight_ = true;  // one slice at most, without a header, not announced, and nothing is wrong
   bool announced_ = false;
   bool own_ = false;
   bool left_ = false;
   std::uint16_t count_ = 0;
   std::span<const std::byte> header_;
-  std::array<Slice, most_message_slices> slices_;
-  std::optional<failure> failure_;
+  union {  // count_ of them are there
+    std::array<Slice, most_message_slices> slices_;
+  };
 };
 
 // A receive that waits for its message, or reads it.
@@ -113,7 +138,13 @@ class message_receive : public operation_base {
   message_receive(message_segment& wanted, const Slice& into) noexcept;
   message_receive(failure why, reactor* home) noexcept;
   message_receive(message_receive&& other) noexcept;
-  ~message_receive();
+  ~message_receive() {
+    if (!ended_well() && fetch_ != nullptr) [[unlikely]]
+      leave_fetch();
+  }
+  // For the matcher, where it stands while it is queued.
+  [[nodiscard]] protocol::tag_place& place() noexcept { return place_; }
+  [[nodiscard]] const protocol::tag_place& place() const noexcept { return place_; }
 
  protected:
   friend struct fetch;
@@ -121,30 +152,34 @@ class message_receive : public operation_base {
   friend struct peer_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void fail(failure why) noexcept;
+  // It waits, and never gets a message.
+  void end_waiting(const failure& why) noexcept {
+    unlink();
+    fail(why);
+  }
+  // It is destroyed while it reads.
+  void leave_fetch() noexcept;
+  // Of a message that was found before, or that fails.
+  void start_otherwise() noexcept;
   // Into device memory, or into what cannot be received into.
   void start_with_care() noexcept;
   void find_message() noexcept;
   // Whether that message can come to where it is wanted: device memory takes what devices bring.
   [[nodiscard]] bool takes(const message_segment& s) const noexcept;
   void refuse_message() noexcept;
-  void got(std::span<const std::byte> message, std::uint64_t tag, peer_core* from) noexcept;
+  void got(std::span<const std::byte> message, std::uint64_t tag, Endpoint* from) noexcept;
+  void got_part(std::span<const std::byte> message) noexcept;
 
-  struct place : protocol::tag_receive {
-    explicit place(message_receive& r) noexcept : owner(&r) {}
-    place(message_receive& r, const protocol::tag_pattern& p) noexcept
-        : tag_receive(p), owner(&r) {}
-    message_receive* owner;
-  };
   bool on_device_ = false;  // into device memory
   message_core* core_;
   message_segment* wanted_ = nullptr;  // of an active message; else it is matched
   fetch* fetch_ = nullptr;             // while it reads
   Slice into_;
-  place place_{*this};
-  TagReceived received_;
-  std::optional<failure> failure_;
+  protocol::tag_place place_;
+  union {  // once it is done
+    TagReceived received_;
+  };
 };
 
 }  // namespace detail
@@ -158,9 +193,7 @@ class message_receive : public operation_base {
 class [[nodiscard]] message_send_operation final
     : public operation<message_send_operation, void, detail::message_send> {
  public:
-  message_send_operation(detail::endpoint_core& endpoint, protocol::frame_kind eager,
-                         std::uint64_t word, std::span<const Slice> message,
-                         std::span<const std::byte> header = {}) noexcept;
+  using operation::operation;
   message_send_operation(message_send_operation&&) noexcept = default;
 
  private:
@@ -229,6 +262,14 @@ class ActiveMessage final : public HeldMessage {
 
 using am_handler = std::function<task<void>(ActiveMessage)>;
 
+// What came to a plain handler. Here until that returns.
+struct ShortMessage {
+  Endpoint* from = nullptr;
+  std::span<const std::byte> header;
+  std::span<const std::byte> data;
+};
+using am_function = std::function<void(const ShortMessage&)>;
+
 // What all endpoints of a Worker have in common that are connected with connect_options::messages: who waits for
 // which message, handlers, and the memory for messages that nobody has asked for: places of `eager_bytes`, as many
 // as the `credits` of the endpoints that are used, and for those that a HeldMessage keeps from endpoints that are
@@ -258,6 +299,10 @@ class Messages {
   // Messages of an id without a handler are dropped, long ones refused. Ids from 0xFF00 on are the library's own:
   // throws invalid_value.
   void on(std::uint16_t id, am_handler handler);
+  // The same with a plain function, which is called while the loop looks for what has come. It may start operations,
+  // set handlers, and destroy the Endpoint that the message is from; it must not run the loop. What it throws counts as
+  // well. Long messages to it are refused: they are for tasks, which can wait for their bytes.
+  void on(std::uint16_t id, am_function handler);
   [[nodiscard]] std::uint64_t handler_failures() const noexcept;
   // Of messages without a handler.
   [[nodiscard]] std::uint64_t dropped() const noexcept;

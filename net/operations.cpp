@@ -20,7 +20,11 @@ failure needs_connection() {
 
 }  // namespace
 
-void post_base::leave_slot() noexcept { endpoint_->worker->detach(*this); }
+// One that is held has a slot first: what comes for it is dropped, as it is for any other.
+void post_base::leave_slot() noexcept {
+  if (linked()) endpoint_->post_held();
+  if (slot_ != nullptr) endpoint_->worker->detach(*this);
+}
 
 void post_base::refuse(failure why) noexcept {
   if (!failure_) failure_ = std::move(why.with_operation(op_name()));
@@ -73,8 +77,7 @@ post_base::post_base(post_base&& other) noexcept
       request_(other.request_),
       total_(other.total_),
       received_(other.received_),
-      lease_(std::move(other.lease_)),
-      failure_(std::move(other.failure_)) {
+      lease_(std::move(other.lease_)) {
   if (slot_ != nullptr) slot_->op = this;
   if (request_.segment_count == 1) [[likely]] {
     segments_[0] = other.segments_[0];

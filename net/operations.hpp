@@ -72,7 +72,8 @@ class post_base : public operation_base {
   post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
   post_base(post_base&& other) noexcept;
   ~post_base() {
-    if (slot_ != nullptr) leave_slot();
+    if (state() == phase::posted) [[unlikely]]
+      leave_slot();
   }
 
   void add(const Slice& s) noexcept;
@@ -97,7 +98,6 @@ class post_base : public operation_base {
   // What operation asks of every kind.
   void do_start() noexcept { is_recv() ? start_recv() : start_send(); }
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void start_send() noexcept;
   void start_recv() noexcept;
 
@@ -105,6 +105,7 @@ class post_base : public operation_base {
   friend struct endpoint_core;
 
   void start_as(side as) noexcept;
+  [[nodiscard]] bool is_done_now(endpoint_core& e) noexcept;
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
@@ -130,6 +131,11 @@ class post_base : public operation_base {
   [[nodiscard]] bool is_recv() const noexcept { return request_.op == transport::opcode::recv; }
   [[nodiscard]] side own_side() const noexcept { return is_recv() ? side::recv : side::send; }
   [[nodiscard]] const char* op_name() const noexcept { return transport::name(request_.op); }
+  // Of a receive that no transport has: it needs no operand.
+  void set_held_since(coarse_time t) noexcept { request_.operand = t; }
+  [[nodiscard]] coarse_time held_since() const noexcept {
+    return static_cast<coarse_time>(request_.operand);
+  }
 
   aside aside_;
   slot* slot_ = nullptr;  // while it is posted
@@ -140,7 +146,6 @@ class post_base : public operation_base {
   std::uint64_t total_ = 0;  // bytes
   Received received_;
   Buffer lease_;
-  std::optional<failure> failure_;
   std::array<transport::segment, most_segments> segments_;
   std::array<region_core*, most_segments> regions_;
 };

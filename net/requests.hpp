@@ -105,7 +105,6 @@ class request_call : public operation_base {
   static void fail_early(early_messages& waiting, const request_core& core) noexcept;
   void do_cancel() noexcept;
   void leave_queue() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void fail(failure why) noexcept;
   void succeed() noexcept;
   void on_deadline() noexcept;
@@ -131,7 +130,6 @@ class request_call : public operation_base {
   alarm alarm_;
   Response response_;
   std::string redirect_;
-  std::optional<failure> failure_;
 };
 
 // An answer that goes out.
@@ -147,13 +145,11 @@ class request_answer : public operation_base {
   friend struct held_request;
   void do_start() noexcept;
   void do_cancel() noexcept {}
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void fail(failure why) noexcept;
 
   held_request* held_;
   Slice response_;
   std::string redirect_;  // empty: none
-  std::optional<failure> failure_;
 };
 
 }  // namespace detail

@@ -46,11 +46,9 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
   friend struct detail::shared_receive_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   Arrival take() noexcept { return std::move(arrival_); }
 
   detail::shared_receive_core* queue_;
-  std::optional<failure> failure_;
   Arrival arrival_;
 };
 
@@ -70,13 +68,11 @@ class [[nodiscard]] low_operation final : public operation<low_operation, void> 
   friend struct detail::endpoint_receive;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void take() noexcept {}
   void resolve() noexcept { finish(); }
   void fail(failure why) noexcept;
 
   detail::shared_receive_core* queue_;
-  std::optional<failure> failure_;
 };
 
 // Of SharedReceive::on_device().

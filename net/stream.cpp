@@ -49,8 +49,7 @@ stream_write_operation::stream_write_operation(stream_write_operation&& other) n
       bytes_(other.bytes_),
       registered_(other.registered_),
       written_(other.written_),
-      under_way_(std::exchange(other.under_way_, 0)),
-      failure_(std::move(other.failure_)) {
+      under_way_(std::exchange(other.under_way_, 0)) {
   if (under_way_ != 0) stream_->moved(other, *this);
 }
 

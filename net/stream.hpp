@@ -42,14 +42,12 @@ class [[nodiscard]] stream_read_operation final
   friend struct detail::stream_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   std::size_t take() const noexcept { return got_; }
   void fail(failure why) noexcept;
 
   detail::stream_core* stream_;
   std::span<std::byte> into_;
   std::size_t got_ = 0;
-  std::optional<failure> failure_;
 };
 
 // Resolves with how many bytes were written. They are yours again then, and on their way; that the peer has read
@@ -70,7 +68,6 @@ class [[nodiscard]] stream_write_operation final
   friend struct detail::stream_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   std::size_t take() const noexcept { return written_; }
   // No more of it is posted; it ends when what is posted has.
   void end(std::optional<failure> why = {}) noexcept;
@@ -80,7 +77,6 @@ class [[nodiscard]] stream_write_operation final
   Slice registered_;                  // empty: copied
   std::size_t written_ = 0;
   std::uint32_t under_way_ = 0;  // requests that carry parts of it
-  std::optional<failure> failure_;
 };
 
 // The data goes by remote writes into a ring of the reader's, and is read from there. Bound to the thread of

@@ -85,12 +85,10 @@ class sync_base : public operation_base {
   void do_cancel() noexcept { fail(errc::canceled); }
   void fail(failure why) noexcept;
   void resolve(std::uint64_t counter) noexcept;
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
 
   SyncEvent* event_;
   sync_condition condition_;  // of set and add: only its value
   std::uint64_t counter_ = 0;
-  std::optional<failure> failure_;
   kind kind_;
 };
 

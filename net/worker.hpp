@@ -53,13 +53,11 @@ class [[nodiscard]] copy_operation final : public operation<copy_operation, void
   friend class operation;
   void do_start() noexcept;
   void do_cancel() noexcept {}
-  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
   void take() noexcept {}
 
   detail::worker_core* worker_;
   Slice to_;
   Slice from_;
-  std::optional<failure> failure_;
 };
 
 // Bound to one thread, like the reactor it owns or borrows: the one that made it, or that ran it last.

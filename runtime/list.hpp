@@ -94,10 +94,7 @@ class list {
   }
   // Moves everything of `other` behind what is here.
   void splice_back(list& other) noexcept {
-    if (!other.empty()) splice_items_back(other);
-  }
-  // The same. REQUIRES that `other` is not empty.
-  void splice_items_back(list& other) noexcept {
+    if (other.empty()) return;
     list_node* first = other.head_.next_;
     list_node* last = other.head_.prev_;
     other.head_.prev_ = other.head_.next_ = &other.head_;

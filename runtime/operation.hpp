@@ -8,7 +8,10 @@
 #include <cordma/runtime/result.hpp>
 #include <cordma/runtime/task.hpp>
 
+#include <bit>
 #include <coroutine>
+#include <cstdint>
+#include <memory>
 #include <source_location>
 #include <type_traits>
 #include <utility>
@@ -29,8 +32,8 @@ class operation_base : public ready_item {
   // It may destroy the operation.
   using observer = void (*)(operation_base&, void* context) noexcept;
 
-  [[nodiscard]] phase state() const noexcept { return phase_; }
-  [[nodiscard]] bool done() const noexcept { return phase_ == phase::done; }
+  [[nodiscard]] phase state() const noexcept { return failure_.is_.at; }
+  [[nodiscard]] bool done() const noexcept { return state() == phase::done; }
   // Null until it is started, where it takes the reactor of whoever starts it.
   [[nodiscard]] reactor* home() const noexcept { return home_; }
   // For reports: the task that awaits it, or null.
@@ -50,51 +53,105 @@ class operation_base : public ready_item {
   }
 
  protected:
+  // May it wait its turn, where it is queued?
+  enum class turn : std::uint8_t { allowed, refused, turned_away };
+  // Why it fails, or will once it is started. Beside it the phase, so that one comparison asks for both.
+  class late_failure {
+   public:
+    late_failure() noexcept {}
+    late_failure(late_failure&& other) noexcept
+        : is_{.at = std::exchange(other.is_.at, phase::idle), .turn = other.is_.turn} {
+      if (other) emplace(std::move(other.of_));
+    }
+    late_failure& operator=(failure f) noexcept {
+      emplace(std::move(f));
+      return *this;
+    }
+    ~late_failure() {}  // the operation has reset it
+    explicit operator bool() const noexcept { return is_.failed; }
+    failure& operator*() noexcept { return of_; }
+    const failure& operator*() const noexcept { return of_; }
+    failure* operator->() noexcept { return &of_; }
+    template <class... Args>
+    void emplace(Args&&... args) noexcept {
+      reset();
+      std::construct_at(&of_, std::forward<Args>(args)...);
+      is_.failed = true;
+    }
+    void reset() noexcept {
+      if (std::exchange(is_.failed, false)) std::destroy_at(&of_);
+    }
+
+   private:
+    friend class operation_base;
+    struct status {
+      phase at = phase::idle;
+      operation_base::turn turn = operation_base::turn::allowed;
+      bool failed = false;
+      bool zero = false;
+    };
+    static_assert(sizeof(status) == sizeof(std::uint32_t));
+    [[nodiscard]] bool is_none_at_end() const noexcept {
+      constexpr auto well = std::bit_cast<std::uint32_t>(status{.at = phase::done});
+      return std::bit_cast<std::uint32_t>(is_) == well;
+    }
+    void start_over() noexcept {
+      is_.at = phase::idle;
+      is_.turn = turn::allowed;
+    }
+    status is_;
+    union {
+      failure of_;
+    };
+  };
+  late_failure failure_;
+  // After done(): null where it succeeded.
+  [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
+
   explicit operation_base(reactor* home) noexcept
       : ready_item(&operation_base::resume_chain), home_(home) {}
   operation_base(operation_base&& other) noexcept
-      : ready_item(std::move(other)),
-        home_(other.home_),
-        phase_(std::exchange(other.phase_, phase::idle)),
-        waiting_(other.waiting_) {
+      : ready_item(std::move(other)), failure_(std::move(other.failure_)), home_(other.home_) {
     CORDMA_REQUIRE(!other.awaited());
   }
   ~operation_base() {
-    if (phase_ != phase::done || linked()) forget_chain();
+    if (!ended_well() || linked()) [[unlikely]]
+      leave();
   }
 
   // As if it were new. REQUIRES done(), and that whoever awaited it was resumed.
   void start_over() noexcept {
     CORDMA_REQUIRE(done());
     CORDMA_REQUIRE(!linked());
-    phase_ = phase::idle;
-    waiting_ = waiting::allowed;
+    failure_.start_over();
     waiter_ = nullptr;
     set_run_function(&operation_base::resume_chain);
   }
 
   [[nodiscard]] bool awaited() const noexcept { return waiter_ != nullptr; }
   void set_home(reactor* home) noexcept { home_ = home; }
-  void set_phase(phase p) noexcept { phase_ = p; }
+  void set_phase(phase p) noexcept { failure_.is_.at = p; }
+  // Done, in its turn, and without a failure: what most are, asked by one comparison.
+  [[nodiscard]] bool ended_well() const noexcept { return failure_.is_none_at_end(); }
   // The outcome is stored: whoever waits is put on the ready list. Exactly once.
   [[gnu::always_inline]] void finish() noexcept {
-    CORDMA_ASSERT(phase_ != phase::done);
-    phase_ = phase::done;
+    CORDMA_ASSERT(!done());
+    failure_.is_.at = phase::done;
     if (awaited()) home_->ready(*this);
   }
 
-  void do_not_wait() noexcept { waiting_ = waiting::refused; }
+  void do_not_wait() noexcept { failure_.is_.turn = turn::refused; }
   // For those that wait for more than they are queued for.
-  [[nodiscard]] bool would_not_wait() const noexcept { return waiting_ == waiting::refused; }
+  [[nodiscard]] bool would_not_wait() const noexcept { return failure_.is_.turn == turn::refused; }
   // Whether it is to be withdrawn now: then that ends it with `again`.
   [[nodiscard]] bool turned_away() noexcept {
-    if (waiting_ == waiting::allowed || phase_ != phase::queued) return false;
-    waiting_ = waiting::turned_away;
+    if (failure_.is_.turn == turn::allowed || state() != phase::queued) return false;
+    failure_.is_.turn = turn::turned_away;
     return true;
   }
   // What is told of a failure. What had begun when it was turned away may fail for another cause.
   [[nodiscard]] failure told(const failure& f) const noexcept {
-    if (waiting_ != waiting::turned_away || f.code() != errc::canceled) return f;
+    if (failure_.is_.turn != turn::turned_away || f.code() != errc::canceled) return f;
     failure why(errc::again);
     why.with_operation(f.operation());
     return why;
@@ -117,24 +174,20 @@ class operation_base : public ready_item {
     return run_function() == &operation_base::resume_chain ? static_cast<task_context*>(waiter_)
                                                            : nullptr;
   }
-  void forget_chain() noexcept {
+  [[gnu::noinline]] void leave() noexcept {
     if (task_context* const chain = awaiting_chain()) chain->forget(*this);
+    failure_.reset();
   }
 
   friend struct detail::stack_layout;
   reactor* home_;
   void* waiter_ = nullptr;  // the context of the task, or of the observer
   observer observer_;       // if tell_observer() is what it does
-  phase phase_ = phase::idle;
-  // Its turn, where it is queued.
-  enum class waiting : std::uint8_t { allowed, refused, turned_away };
-  waiting waiting_ = waiting::allowed;
 };
 
 // Derived supplies, all noexcept and all private with this class as a friend:
 //   void do_start()            leaves the operation queued or posted, or has called finish()
 //   void do_cancel()           queued: withdraw it, with errc::canceled; posted: by its contract
-//   const failure* why()       after done: null on success
 //   T take()                   after done and success: the value, moved out
 // and a destructor that detaches an operation in flight by its contract. Movable until awaited; what
 // was moved from is idle. A home of null stands for the reactor of whoever awaits or starts it.
@@ -178,7 +231,8 @@ class [[nodiscard]] operation : public Base {
     return suspend(h, *h.promise().context);
   }
   T await_resume() {
-    if (const failure* f = self().why()) throw_error(this->told(*f));
+    if (!this->ended_well()) [[unlikely]]
+      throw_if_failed();
     return self().take();
   }
 
@@ -202,7 +256,7 @@ class [[nodiscard]] operation : public Base {
   // The outcome without awaiting. REQUIRES done().
   [[nodiscard]] cordma::result<T> take_result() {
     CORDMA_REQUIRE(this->done());
-    if (const failure* f = self().why()) return this->told(*f);
+    if (const failure* f = this->why()) return this->told(*f);
     if constexpr (std::is_void_v<T>) {
       self().take();
       return {};
@@ -232,10 +286,14 @@ class [[nodiscard]] operation : public Base {
     }
     this->home()->stir();  // on its thread: elsewhere it has failed
   }
+  [[gnu::noinline]] void throw_if_failed() {
+    if (const failure* f = this->why()) throw_error(this->told(*f));
+  }
   // A failure for being on the wrong thread must not touch the reactor of the right one.
   [[nodiscard]] bool goes_on_inline() noexcept {
-    const bool elsewhere = self().why() != nullptr && !this->home()->on_owner_thread();
-    return elsewhere || this->home()->may_continue_inline();
+    if (!this->ended_well() && !this->home()->on_owner_thread()) [[unlikely]]
+      return true;
+    return this->home()->may_continue_inline();
   }
   // False where the awaiter goes on without suspending.
   bool suspend(std::coroutine_handle<> h, task_context& chain) noexcept {

@@ -195,7 +195,7 @@ result<std::size_t> reactor::poll() noexcept {
   return pass();
 }
 
-std::size_t reactor::pass() noexcept {
+[[gnu::always_inline]] inline std::size_t reactor::pass() noexcept {
   in_turn_ = true;
   reactor* const outer = std::exchange(current_reactor, this);
   inline_budget_ = inline_budget_per_turn;
@@ -250,7 +250,7 @@ std::size_t reactor::run_inbox() noexcept {
 }
 
 // What becomes ready meanwhile waits for the next pass, behind the pollers.
-std::size_t reactor::run_ready() noexcept {
+[[gnu::always_inline]] inline std::size_t reactor::run_ready() noexcept {
   ready_item& first = ready_.pop_front();
   ++counters_.resumes;
   if (ready_.empty()) {

@@ -14,10 +14,7 @@ class [[nodiscard]] sleep_operation final : public operation<sleep_operation, vo
   explicit sleep_operation(time_point when) noexcept : operation(nullptr), when_(when) {}
   explicit sleep_operation(duration time) noexcept : operation(nullptr), time_(time) {}
   sleep_operation(sleep_operation&& other) noexcept
-      : operation(std::move(other)),
-        when_(other.when_),
-        time_(other.time_),
-        canceled_(other.canceled_) {
+      : operation(std::move(other)), when_(other.when_), time_(other.time_) {
     if (!other.timer_.pending()) return;
     home()->remove(other.timer_);
     home()->add(timer_, when_);
@@ -37,11 +34,10 @@ class [[nodiscard]] sleep_operation final : public operation<sleep_operation, vo
   }
   void do_cancel() noexcept {
     home()->remove(timer_);
-    canceled_.emplace(errc::canceled);
-    canceled_->with_operation("sleep");
+    failure_.emplace(errc::canceled);
+    failure_->with_operation("sleep");
     finish();
   }
-  [[nodiscard]] const failure* why() const noexcept { return canceled_ ? &*canceled_ : nullptr; }
   void take() noexcept {}
 
   struct alarm final : timer {
@@ -52,7 +48,6 @@ class [[nodiscard]] sleep_operation final : public operation<sleep_operation, vo
 
   time_point when_{};
   std::optional<duration> time_;
-  std::optional<failure> canceled_;
   alarm timer_{*this};
 };
 

@@ -53,7 +53,6 @@ class task_group {
       group_->waiting_.push_back(*this);
     }
     void do_cancel() noexcept { group_->cancel_.request(); }
-    [[nodiscard]] const failure* why() const noexcept { return nullptr; }
     void take() noexcept {}
 
     task_group* group_;

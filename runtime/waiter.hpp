@@ -27,23 +27,11 @@ class [[nodiscard]] waiter : public operation<Derived, T> {
     this->finish();
   }
   void fail(errc code, const char* what) noexcept {
-    why_ = code;
-    what_ = what;
+    this->failure_.emplace(code);
+    this->failure_->with_operation(what);
     succeed();
   }
-  [[nodiscard]] bool failed() const noexcept { return why_ != errc::ok; }
-
-  const failure* why() noexcept {
-    if (why_ == errc::ok) return nullptr;
-    told_.emplace(why_);
-    told_->with_operation(what_);
-    return &*told_;
-  }
-
- private:
-  errc why_ = errc::ok;
-  const char* what_ = "";
-  std::optional<failure> told_;
+  [[nodiscard]] bool failed() const noexcept { return static_cast<bool>(this->failure_); }
 };
 
 }  // namespace cordma

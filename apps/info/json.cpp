@@ -25,6 +25,8 @@ ordered_json to_object(const transport::capabilities& c) {
           {"max_read_depth", c.max_read_depth},
           {"max_queue_pairs", c.max_queue_pairs},
           {"shared_receive_queues", c.shared_receive_queues},
+          {"in_place", c.in_place},
+          {"posts_now", c.posts_now},
           {"max_shared_depth", c.max_shared_depth},
           {"max_connect_data", c.max_connect_data},
           {"max_accept_data", c.max_accept_data},

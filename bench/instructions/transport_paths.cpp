@@ -1,4 +1,5 @@
 #include <array>
+#include <stdexcept>
 #include <vector>
 
 #include "pair.hpp"
@@ -137,6 +138,24 @@ void set_handlers(pair& p) {
   p.far.messages->on(am_id, [s = &p.far](const ActiveMessage&) { return answer_asked(s); });
 }
 
+// A plain handler cannot wait: what it sends has to find room.
+void am_send_now(side* s) {
+  message_send_operation op = am_send(s);
+  op.start();
+  if (!op.done()) throw std::runtime_error("a message found no room");
+}
+
+void set_plain_handlers(pair& p) {
+  p.near.messages->on(am_id, [s = &p.near](const ShortMessage&) {
+    if (--s->to_come == 0) {
+      s->all_came.set();
+    } else {
+      am_send_now(s);
+    }
+  });
+  p.far.messages->on(am_id, [s = &p.far](const ShortMessage&) { am_send_now(s); });
+}
+
 constexpr std::size_t piece = 4096;
 
 task<> ask_by_stream(side* s, int operations) {
@@ -194,6 +213,8 @@ constexpr std::array shapes = {
           ask, answer_each, carries::plain, 0, nullptr, wait_mode::event},
     shape{"am_round_trip_8", "active message of 8 bytes, answered by the handler", ask_by_handler,
           nothing, carries::messages, 0, set_handlers},
+    shape{"am_plain_round_trip_8", "the same, by plain handlers", ask_by_handler, nothing,
+          carries::messages, 0, set_plain_handlers},
     shape{"stream_4096", "4096 bytes by a stream, there and back", ask_by_stream, answer_by_stream,
           carries::stream},
     shape{"write_flush_64", "remote write of 64 bytes, and a flush", write_and_flush, nothing},

@@ -55,7 +55,18 @@ class adapter_poller final : public poller {
   // It ends when all that came before has been told; its cause is known at once.
   void end_later(endpoint_core& e) noexcept;
 
+  // The queue pair goes, maybe while its completions are looked at: none of them says that it is from there.
+  void forget(const transport::queue_pair& pair) noexcept {
+    for (transport::completion& c : told_) {
+      if (c.from == &pair) c.from = nullptr;
+    }
+  }
+
  private:
+  std::size_t poll_for(std::size_t most) noexcept;
+  std::size_t look_at(std::size_t n, std::size_t room, bool progressed) noexcept;
+  [[nodiscard]] transport::arrived_message* let_stay(transport::arrived_message* m) noexcept;
+  void hand_over_arrived() noexcept;
   void end_due(bool all_told) noexcept;
   static constexpr std::size_t batch_size = 32;
   // A queue that is never found empty keeps nobody from ending: this many polls are more than what may lie in it.
@@ -68,6 +79,7 @@ class adapter_poller final : public poller {
   list<ending_link> ending_;
   int polls_to_end_ = patience;
   std::array<transport::completion, batch_size> batch_;
+  std::span<transport::completion> told_;  // of it, while it is looked at
 };
 
 }  // namespace cordma::detail

@@ -19,7 +19,7 @@ endpoint_core::~endpoint_core() {
   CORDMA_ASSERT_OP(inflight(), ==, 0U);
   CORDMA_ASSERT_OP(orphans, ==, 0U);
   CORDMA_ASSERT(first_recv == nullptr && first_kept == nullptr);
-  CORDMA_ASSERT(waiting_sends.empty() && waiting_recvs.empty());
+  CORDMA_ASSERT(waiting_sends.empty() && waiting_recvs.empty() && held_recvs.empty());
   CORDMA_ASSERT(state_waiters.empty() && resolvers.empty());
   worker->unreserve(reserved_slots);
   if (!counted) return;
@@ -40,6 +40,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   pair->user = this;
   via = &made_with;
   caps = &made_with.domain().caps();
+  posts_now = caps->posts_now;
   kind = static_cast<std::size_t>(caps->transport);
   key_place = transport::remote_keys::place_of(caps->transport);
   granted = pair->actual();
@@ -52,6 +53,8 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends);
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
+  holds_recvs = caps->in_place && granted.shared == nullptr && granted.type == transport::service::rc;
+  if (holds_recvs) pair->in_place = true;
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;
 }
@@ -90,6 +93,7 @@ void endpoint_core::tell_posted() noexcept {
 
 // It touches no buffer any more, and reports nothing.
 void endpoint_core::drop_pair() noexcept {
+  if (pair != nullptr && via != nullptr) via->forget(*pair);
   pair.reset();
   if (peer != nullptr) peer->on_pair_gone();
   if (rail != nullptr) rail->on_pair_gone();
@@ -145,6 +149,11 @@ void endpoint_core::end(failure why) noexcept {
 }
 
 void endpoint_core::flush_waiting() noexcept {
+  while (!held_recvs.empty()) {
+    post_base& op = held_recvs.pop_front();
+    ++recv_credits;
+    op.complete_failed(flushed(op.op_name()));
+  }
   for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
     while (!waiting->empty()) {
       post_base& op = waiting->pop_front();
@@ -192,9 +201,11 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   pair->user = this;
   via = made.via;
   caps = made.caps;
+  posts_now = made.posts_now;
   kind = made.kind;
   key_place = made.key_place;
   plain_needs = made.plain_needs;
+  holds_recvs = made.holds_recvs;
   shared = std::move(made.shared);
   if (shared != nullptr) shared->move_to(*this);
   peer = std::move(made.peer);

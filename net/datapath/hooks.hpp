@@ -1,5 +1,5 @@
 // What the data path calls in the rooms above it, each of which implements one of these. All calls come on the Worker's
-// thread; none is on the way of a message.
+// thread; on_arrived() alone is on the way of a message.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -22,6 +22,8 @@ struct endpoint_frames {
   endpoint_frames& operator=(const endpoint_frames&) = delete;
   virtual ~endpoint_frames() = default;
   virtual void on_connected() noexcept = 0;
+  // A frame of it has come and lies in the transport. `m` says at the end whether it stays there.
+  virtual void on_arrived(transport::arrived_message& m) noexcept = 0;
   // The last frames leave now: the queue pair disconnects next.
   virtual void on_closing() noexcept = 0;
   // The connection has ended: what waits ends with it.

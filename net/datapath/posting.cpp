@@ -2,6 +2,7 @@
 // through, in one file, so that the compiler sees it whole.
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/transport/small_copy.hpp>
 
 #include <algorithm>
 #include <new>
@@ -74,7 +75,12 @@ bool worker_core::try_to_grow() noexcept {
   s.is_recv = as == post_base::side::recv;
   s.since = e.home->coarse_now();
   if (as == post_base::side::recv) {
-    if (post_recv(e, op, peer) == posted::done) return posted::done;
+    if (post_recv(e, op, peer) == posted::done) {
+      e.message_waits = false;
+      return posted::done;
+    }
+    if (e.holds_recvs) [[unlikely]]
+      e.post_held();
     first_free_ = s.next;
     --e.recv_credits;
     s.next = nullptr;
@@ -124,11 +130,63 @@ void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
 
 [[gnu::always_inline]] inline void worker_core::post(endpoint_core& e, post_base& op,
                                                      post_base::side as) noexcept {
+  if (as == post_base::side::recv && e.holds_recvs && e.hold(op)) return;
   if (first_free_ == nullptr) [[unlikely]]
     return post_after_growing(e, op);
   if (op.aside_ != post_base::aside::nothing) [[unlikely]]
     return post_with_aside(e, op);
   if (post_in(*first_free_, e, op, as, nullptr) == posted::done) op.done_at_once(as);
+}
+
+[[gnu::always_inline]] inline bool endpoint_core::hold(post_base& op) noexcept {
+  if (message_waits) return false;
+  if (op.lease_ || op.aside_ != post_base::aside::nothing || op.request_.segment_count != 1)
+      [[unlikely]] {
+    post_held();
+    return false;
+  }
+  op.set_phase(operation_base::phase::posted);
+  --recv_credits;
+  ++counters.recvs;
+  held_recvs.push_back(op);
+  op.set_held_since(home->coarse_now());
+  if (posted_word) [[unlikely]]
+    tell_posted();
+  return true;
+}
+
+void endpoint_core::post_held() noexcept {
+  holds_recvs = false;
+  if (pair != nullptr) pair->in_place = false;
+  message_waits = false;
+  while (!held_recvs.empty()) {
+    post_base& op = held_recvs.pop_front();
+    ++recv_credits;
+    --counters.recvs;
+    worker->post_late(*this, op);
+  }
+}
+
+// Into the receive that is held for it.
+void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
+  if (m.data == nullptr) return post_held();
+  if (held_recvs.empty()) {
+    message_waits = m.stays = true;
+    return;
+  }
+  post_base& op = held_recvs.front();
+  if (m.bytes > op.total_) [[unlikely]] {
+    m.stays = true;
+    return post_held();  // the transport fails it
+  }
+  op.unlink();
+  ++recv_credits;
+  transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
+  op.received_ = {.bytes = m.bytes};
+  counters.bytes_received += m.bytes;
+  op.finish();
+  if (open_to == 0) [[unlikely]]
+    pump(true);
 }
 
 void worker_core::post_late(endpoint_core& e, post_base& op) noexcept {
@@ -165,6 +223,21 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   open_to = 0;
 }
 
+// No slot, no completion: where the transport can, most are done with their post.
+[[gnu::always_inline]] inline bool post_base::is_done_now(endpoint_core& e) noexcept {
+  if (!e.posts_now || e.batches != 0 || (aside_ != aside::nothing && aside_ != aside::word)) return false;
+  request_.segments = segments_.data();
+  std::uint64_t old = 0;
+  if (!e.pair->post_now(request_, old)) return false;
+  if (aside_ == aside::word) request_.operand = old;
+  ++e.counters.sends;
+  ++e.counters.rings;
+  ++e.counters.immediate;
+  e.counters.bytes_sent += total_;
+  finish();
+  return true;
+}
+
 [[gnu::always_inline]] inline void post_base::start_as(side as) noexcept {
   endpoint_core& e = *endpoint_;
   const bool open = !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
@@ -172,6 +245,7 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   if (open && (as == side::recv ? e.recv_credits : e.send_credits) != 0 &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message)
       [[likely]] {
+    if (as == side::send && is_done_now(e)) return;
     e.worker->post(e, *this, as);
   } else {
     start_with_care();
@@ -272,35 +346,38 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
 
 void worker_core::complete(slot& s, const completion& c) noexcept { finish_request(s, c); }
 
-[[gnu::always_inline]] inline void worker_core::tell_all(adapter_poller& via,
-                                                         std::span<const completion> all) noexcept {
-  const completion* next = all.data();
-  for (std::size_t left = all.size(); left != 0; --left) {
-    const completion& c = *next++;
-    const std::uint32_t index = index_of(c.id);
-    if (index < slots_) [[likely]] {
-      slot& s = at(index);
-      if (c.id == s.id && s.endpoint != nullptr) [[likely]] {
-        finish_request(s, c);
-        continue;
-      }
+// By what its id says that it is.
+void worker_core::on_completions(adapter_poller& via, std::span<const completion> all) noexcept {
+  for (const completion& c : all) {
+    switch (type_of(c.id)) {
+      [[likely]] case id_type_request: on_request(via, c); break;
+      case id_type_sink: on_sink_completion(via, c); break;
+      default: on_corrupt(via);
     }
-    on_unknown(via, c);
   }
 }
 
-void worker_core::on_completions(adapter_poller& via, std::span<const completion> all) noexcept {
-  tell_all(via, all);
+[[gnu::always_inline]] inline void worker_core::on_request(adapter_poller& via,
+                                                           const completion& c) noexcept {
+  const std::uint32_t index = index_of(c.id);
+  if (index >= slots_) [[unlikely]]
+    return on_corrupt(via);
+  slot& s = at(index);
+  if (c.id != s.id || s.endpoint == nullptr) [[unlikely]]
+    return on_stale(via, generation_of(s.id) - generation_of(c.id));
+  finish_request(s, c);
 }
 
-void worker_core::on_unknown(adapter_poller& via, const completion& c) noexcept {
-  if (type_of(c.id) == id_type_sink && !via.broken()) return on_sink_completion(c);
-  // Stale: there was such a request, and its slot has moved on.
-  const std::uint32_t index = index_of(c.id);
-  const bool possible = type_of(c.id) == id_type_request && index < slots_;
-  const std::uint32_t age =
-      possible ? (generation_of(at(index).id) - generation_of(c.id)) & generation_mask : 0;
-  if (via.broken() || (age != 0 && age <= generation_mask / 2)) {
+// There was such a request, and its slot has moved on by so many.
+void worker_core::on_stale(adapter_poller& via, std::uint32_t age) noexcept {
+  age &= generation_mask;
+  if (age == 0 || age > generation_mask / 2) return on_corrupt(via);
+  ++stale_completions;
+}
+
+// There never was.
+void worker_core::on_corrupt(adapter_poller& via) noexcept {
+  if (via.broken()) {
     ++stale_completions;
     return;
   }
@@ -308,28 +385,81 @@ void worker_core::on_unknown(adapter_poller& via, const completion& c) noexcept 
   give_up(via);
 }
 
+// From one that stays on, all of the same sender stay. Returns the first that is not.
+transport::arrived_message* adapter_poller::let_stay(transport::arrived_message* m) noexcept {
+  const transport::queue_pair* const sender = m->from;
+  const auto all = adapter_->arrived();
+  for (; m != all.data() + all.size() && m->from == sender; ++m) m->stays = true;
+  return m;
+}
+
+[[gnu::always_inline]] inline void adapter_poller::hand_over_arrived() noexcept {
+  const auto all = adapter_->arrived();
+  adapter_->handing_out = true;  // no receive takes at once what comes behind these
+  for (transport::arrived_message* m = all.data(); m != all.data() + all.size();) {
+    if (m->from != nullptr) [[likely]] {
+      auto& e = *static_cast<endpoint_core*>(m->from->user);
+      if (e.peer != nullptr) {
+        e.peer->on_arrived(*m);
+      } else {
+        e.on_arrived(*m);
+      }
+    }
+    if (!m->stays) [[likely]] {
+      ++m;
+    } else {
+      m = let_stay(m);
+    }
+  }
+  adapter_->release_arrived();
+  adapter_->handing_out = false;
+}
+
 std::size_t adapter_poller::poll() noexcept {
+  if (owner_.may_complete != worker_core::no_limit) [[unlikely]]
+    return poll_for(std::min(batch_.size(), owner_.may_complete));
   bool progressed = false;
-  const std::size_t room = std::min(batch_.size(), owner_.may_complete);
-  const std::size_t n = adapter_->poll(std::span(batch_).first(room), progressed);
-  if (owner_.may_complete != worker_core::no_limit) owner_.may_complete -= n;
+  const std::size_t n = adapter_->poll(batch_, progressed);
+  const std::size_t arrived = adapter_->arrived().size();
+  if (n != 0 || progressed || adapter_->has_events()) [[unlikely]]
+    return look_at(n, batch_.size(), progressed);
+  if (arrived != 0) hand_over_arrived();
+  if (!ending_.empty()) [[unlikely]]
+    end_due(arrived < batch_.size());
+  owner_.sweep();
+  return arrived;
+}
+
+// At most so many things may happen in this pass.
+std::size_t adapter_poller::poll_for(std::size_t most) noexcept {
+  bool progressed = false;
+  const std::size_t n = adapter_->poll(std::span(batch_).first(most), progressed);
+  owner_.may_complete -= n + adapter_->arrived().size();
+  return look_at(n, most, progressed);
+}
+
+// The completions of a poll, its events and its messages.
+std::size_t adapter_poller::look_at(std::size_t n, std::size_t room, bool progressed) noexcept {
+  const std::size_t all = n + adapter_->arrived().size();
   while (adapter_->has_events()) {
     owner_.on_event(*this, adapter_->next_event());
     progressed = true;
   }
   if (n != 0) {
-    const std::span<const completion> all = std::span(batch_).first(n);
+    told_ = std::span(batch_).first(n);
     if (owner_.trace() != nullptr) [[unlikely]]
-      owner_.trace_completions(*this, all);
+      owner_.trace_completions(*this, told_);
     // What is posted meanwhile is not done before those that come after in the batch.
     adapter_->handing_out = true;
-    owner_.tell_all(*this, all);
+    owner_.on_completions(*this, told_);
+    told_ = {};
     adapter_->handing_out = false;
   }
+  if (!adapter_->arrived().empty()) hand_over_arrived();
   if (!ending_.empty()) [[unlikely]]
-    end_due(n < room);
+    end_due(all < room);
   owner_.sweep();
-  return n + (progressed ? 1 : 0);
+  return all + (progressed ? 1 : 0);
 }
 
 }  // namespace cordma::detail

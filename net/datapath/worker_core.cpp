@@ -17,7 +17,7 @@ using transport::opcode;
 
 worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
     : context_(std::move(context)),
-      anchor_(std::make_shared<worker_anchor>(worker_anchor{this})),
+      anchor_(std::make_shared<worker_anchor>(worker_anchor{this, context_.get()})),
       home_(home) {
   const result<void> usable = context_->usable();
   if (!usable) throw_error(usable.why());
@@ -68,7 +68,7 @@ worker_core::~worker_core() {
   section_.unlink();
   for (const auto& a : adapters_) home_.remove(*a);
   for (const auto& a : rail_adapters_) home_.remove(*a);
-  anchor_->worker = nullptr;
+  *anchor_ = {};
   while (!listeners_.empty()) {
     const std::size_t before = listeners_.size();
     listeners_.back()->on_worker_gone();
@@ -267,9 +267,10 @@ bool worker_core::may_share(const endpoint_options& options, transport::kind ove
   return sink == nullptr || sink->kind == static_cast<std::size_t>(over);
 }
 
-void worker_core::on_sink_completion(const completion& c) noexcept {
+void worker_core::on_sink_completion(const adapter_poller& via, const completion& c) noexcept {
   const auto number = generation_of(c.id);
-  completion_sink* const s = number < sinks_.size() ? sinks_[number] : nullptr;
+  const bool is_there = number < sinks_.size() && !via.broken();
+  completion_sink* const s = is_there ? sinks_[number] : nullptr;
   if (s == nullptr || !s->on_completion(index_of(c.id), c)) ++stale_completions;
 }
 

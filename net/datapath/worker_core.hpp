@@ -25,6 +25,7 @@ namespace cordma::detail {
 // Tells what outlives its Worker that it is gone.
 struct worker_anchor {
   worker_core* worker = nullptr;
+  const context_core* context = nullptr;  // its Context; null as well once it is gone
 };
 
 class worker_core {
@@ -63,12 +64,11 @@ class worker_core {
   // What Worker offers under this name.
   result<void> wake_for(transport::wake_reason reason);
 
-  // post() and tell_all() become part of their one caller; the others are for everybody else.
+  // post() becomes part of its one caller; post_late() is for everybody else.
   void post(endpoint_core& endpoint, post_base& op, post_base::side as) noexcept;
   void post_late(endpoint_core& endpoint, post_base& op) noexcept;
   // Of what was done with its post, until the next is posted.
   [[nodiscard]] const transport::completion& at_once() const noexcept { return at_once_; }
-  void tell_all(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_event(adapter_poller& via, transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
@@ -133,15 +133,21 @@ class worker_core {
   };
   void dump(dump_writer& out) noexcept;
   void dump_endpoint(dump_writer& out, endpoint_core& e) noexcept;
-  // The request that was posted first, of those of `e` that are in flight; null: there is none.
-  [[nodiscard]] const slot* oldest_of(const endpoint_core& e) noexcept;
+  // The request that was posted first, of those of `e` that are in flight; without a name: there is none.
+  struct oldest {
+    const char* name = nullptr;
+    coarse_time since = 0;
+  };
+  [[nodiscard]] oldest oldest_of(endpoint_core& e) noexcept;
   void trace_post(const endpoint_core& e, const post_base& op) noexcept;
   void trace_event(const transport::cm_event& event) noexcept;
   void open_adapters();
   // False where there is no memory for one more.
   [[nodiscard]] bool try_to_grow() noexcept;
   void free_slot(slot& s) noexcept;
-  void on_unknown(adapter_poller& via, const transport::completion& c) noexcept;
+  void on_request(adapter_poller& via, const transport::completion& c) noexcept;
+  void on_stale(adapter_poller& via, std::uint32_t age) noexcept;
+  void on_corrupt(adapter_poller& via) noexcept;
   void on_recv_done(endpoint_core& e, const slot& s, const transport::completion& c) noexcept;
   void on_left_behind(slot& s, const transport::completion& c) noexcept;
   // Of the request in this slot: finish_request() in one place, complete() elsewhere.
@@ -153,7 +159,7 @@ class worker_core {
   // Those for which `which(endpoint)` holds: their queue pairs go, what is in flight is flushed, once.
   template <class Which>
   void end_all(Which which, const failure& why) noexcept;
-  void on_sink_completion(const transport::completion& c) noexcept;
+  void on_sink_completion(const adapter_poller& via, const transport::completion& c) noexcept;
   void drop_wirings();
   void grow();
   void orphan_done(slot& s, const transport::completion& c) noexcept;

@@ -64,15 +64,21 @@ worker_core::section::section(worker_core& w) noexcept
       }),
       owner(w) {}
 
-const slot* worker_core::oldest_of(const endpoint_core& e) noexcept {
-  const slot* oldest = nullptr;
+worker_core::oldest worker_core::oldest_of(endpoint_core& e) noexcept {
+  oldest found;
+  // By difference: the time wraps around.
+  const auto take = [&found](const char* name, coarse_time since) {
+    const bool is_older = static_cast<std::int32_t>(since - found.since) < 0;
+    if (found.name == nullptr || is_older) found = {.name = name, .since = since};
+  };
   for (std::uint32_t i = 0; i < slots_; ++i) {
     const slot& s = at(i);
     if (s.endpoint != &e || s.arrived) continue;
-    // By difference: the time wraps around.
-    if (oldest == nullptr || static_cast<std::int32_t>(s.since - oldest->since) < 0) oldest = &s;
+    take(s.op != nullptr ? s.op->op_name() : "request left behind", s.since);
   }
-  return oldest;
+  static_cast<void>(e.held_recvs.look_through(
+      [&take](const post_base& op) { take(op.op_name(), op.held_since()); }));
+  return found;
 }
 
 void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
@@ -88,9 +94,8 @@ void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
               e.waiting_recvs, home_.since(e.recvs_wait_since));
   if (growing_) {
     out << ", requests just being changed";
-  } else if (const slot* const s = oldest_of(e)) {
-    out << ", the oldest a " << (s->op != nullptr ? s->op->op_name() : "request left behind")
-        << " of " << home_.since(s->since) << " ago";
+  } else if (const oldest first = oldest_of(e); first.name != nullptr) {
+    out << ", the oldest a " << first.name << " of " << home_.since(first.since) << " ago";
   }
   if (e.peer != nullptr) e.peer->dump(out);
   out << "; " << e.counters.sends << " sends, " << e.counters.recvs << " receives in all";

@@ -11,9 +11,12 @@ namespace {
 constexpr std::uint32_t most_posted = 1024;
 constexpr std::uint32_t least_posted = 64;
 constexpr std::uint32_t posted_bytes = 8U << 20;
+// Where messages lie in the transport, but for those that need a receive.
+constexpr std::uint32_t posted_in_place = 16;
 constexpr std::uint32_t least_chunk = 64;
 // Segments beyond those that peers may have messages in: for frames that are looked at and let go.
 constexpr std::uint32_t spare_segments = 32;
+static_assert(posted_in_place < spare_segments);
 constexpr std::uint32_t first_entries = 1024;  // more of them only when they are used
 
 }  // namespace
@@ -22,7 +25,7 @@ frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
     : core(&of), worker(&at), via(&over), eager_bytes(of.options.eager_bytes) {
   if (eager_bytes == 0) eager_bytes = over.domain().caps().eager_bytes;
   CORDMA_ASSERT_OP(eager_bytes, >=, protocol::least_eager_bytes);
-  may_post = std::clamp(posted_bytes / eager_bytes, least_posted, most_posted);
+  at_once = may_post = std::clamp(posted_bytes / eager_bytes, least_posted, most_posted);
   kind = static_cast<std::size_t>(over.domain().caps().transport);
   devices.push_back({.via = &over, .place = kind});
   std::size_t place = transport::kind_count;
@@ -34,12 +37,15 @@ frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
 }
 
 result<void> frame_port::make() {
-  const std::uint32_t depth = std::min(may_post, via->domain().caps().max_shared_depth);
+  const transport::capabilities& caps = via->domain().caps();
+  if (caps.in_place) may_post = posted_in_place;
+  const std::uint32_t depth = std::min(may_post, caps.max_shared_depth);
   result<std::unique_ptr<transport::receive_queue>> made =
       via->adapter().make_receive_queue(depth, 1);
   if (!made) return made.why();
   queue = std::move(*made);
-  CORDMA_ASSERT_OP(queue->depth(), >, 0U);
+  may_post = std::min(may_post, queue->depth());
+  CORDMA_ASSERT_OP(may_post, >, 0U);
   queue->user = static_cast<completion_sink*>(this);
   worker->add(*this);
   grow_segments(spare_segments);
@@ -78,7 +84,7 @@ void frame_port::on_joined(endpoint_core& endpoint) {
 // ---- memory ----
 
 void frame_port::promise(std::uint32_t for_segments, std::uint32_t for_sends) {
-  grow_segments(std::min(promised_segments + for_segments, may_post) + spare_segments);
+  grow_segments(std::min(promised_segments + for_segments, at_once) + spare_segments);
   feed();
   grow_entries(std::min(promised_sends + for_sends, first_entries));
   promised_segments += for_segments;
@@ -149,15 +155,22 @@ void frame_port::grow_entries(std::uint32_t to) {
 
 void frame_port::feed() noexcept {
   if (queue == nullptr) return;
-  const std::uint32_t enough = std::min(queue->depth(), may_post);
-  if (free_segments == nullptr && posted < enough / 2 && lacks_segments()) [[unlikely]]
+  if (free_segments == nullptr && posted < may_post / 2 && lacks_segments()) [[unlikely]]
     grow_by_need();
-  while (free_segments != nullptr && posted < enough) {
+  while (free_segments != nullptr && posted < may_post) {
     message_segment& s = *free_segments;
     free_segments = s.next_free;
     ++posted;
     queue->post_recv({.id = id_of(s.index), .segment_count = 1, .segments = &s.room});
   }
+}
+
+message_segment* frame_port::take_segment() noexcept {
+  if (free_segments == nullptr && lacks_segments()) [[unlikely]]
+    grow_by_need();
+  message_segment* const s = free_segments;
+  if (s != nullptr) free_segments = s->next_free;
+  return s;
 }
 
 // As many as were promised are not there yet, or peers that are gone left some behind.
@@ -183,7 +196,7 @@ void frame_port::release(message_segment& s) noexcept {
   s.header_bytes = 0;
   s.waiting.reset();
   s.next_free = std::exchange(free_segments, &s);
-  feed();
+  if (posted != may_post) feed();
 }
 
 void frame_port::let_go(message_segment& s) noexcept {

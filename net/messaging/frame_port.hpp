@@ -39,6 +39,8 @@ struct frame_port final : completion_sink {
   // False: not now; what waits for it goes on when another is free.
   [[nodiscard]] bool has_entry() noexcept;
   void feed() noexcept;
+  // For a message that lies in the transport. Null: none is free.
+  [[nodiscard]] message_segment* take_segment() noexcept;
   void release(message_segment& s) noexcept;
   // The same, and its peer's credit goes back, where that is there.
   static void let_go(message_segment& s) noexcept;
@@ -58,7 +60,8 @@ struct frame_port final : completion_sink {
   worker_core* worker;  // null once it is gone
   adapter_poller* via;
   std::uint32_t eager_bytes;  // of each segment
-  std::uint32_t may_post = 0;
+  std::uint32_t at_once = 0;   // segments that are there before they are needed, at most
+  std::uint32_t may_post = 0;  // ... and that are posted
   std::unique_ptr<transport::receive_queue> queue;
   std::uint32_t posted = 0;
   std::uint32_t promised_segments = 0;

@@ -9,16 +9,6 @@
 namespace cordma::detail {
 namespace {
 
-// Copies the handler: one that is set anew does not end what runs.
-task<void> handle(message_core& core, std::shared_ptr<const am_handler> handler,
-                  ActiveMessage message) {
-  try {
-    co_await (*handler)(std::move(message));
-  } catch (...) {
-    ++core.handler_failures;
-  }
-}
-
 // The peer waits for an answer to it: that comes with Requests that are made later. There is no more to keep, since
 // without that answer it may ask for nothing.
 bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
@@ -32,7 +22,7 @@ bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
 }  // namespace
 
 message_core::message_core(Worker& worker, const message_options& o)
-    : options(o), home(&core_of(worker).home()), anchor(core_of(worker).anchor()), tasks(*home) {
+    : options(o), home(&core_of(worker).home()), anchor(core_of(worker).anchor()) {
   if (o.eager_bytes != 0) {
     require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
                    protocol::most_eager_bytes);
@@ -48,23 +38,17 @@ message_core::~message_core() {
   unwired.for_each([](early_messages& e) { e.on_messages_gone(); });
 }
 
-void message_core::end(protocol::tag_receive& r, const failure& why) noexcept {
-  message_receive& op = *static_cast<message_receive::place&>(r).owner;
-  matcher.withdraw(r);
-  op.fail(why);
-}
-
 void message_core::on_worker_gone() noexcept {
   end_receives({errc::shutdown, "the Worker was destroyed"});
 }
 
 void message_core::end_receives(const failure& why) noexcept {
-  matcher.for_each_receive([&](protocol::tag_receive& r) { end(r, why); });
+  matcher.for_each_receive([&](message_receive& r) { r.end_waiting(why); });
 }
 
 void message_core::end_receives_from(const endpoint_core& sender, const failure& why) noexcept {
-  matcher.for_each_receive([&](protocol::tag_receive& r) {
-    if (r.pattern().from == &sender) end(r, why);
+  matcher.for_each_receive([&](message_receive& r) {
+    if (r.place().pattern.from == &sender) r.end_waiting(why);
   });
 }
 
@@ -104,19 +88,18 @@ result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
   return ports.back()->queue.get();
 }
 
-void message_core::receive(message_receive& op) noexcept {
-  const protocol::tag_pattern& wanted = op.place_.pattern();
-  const auto* const from = static_cast<const endpoint_core*>(wanted.from);
-  const bool ended = from != nullptr && from->state == endpoint_state::closed;
-  if (ended && matcher.probe(wanted) == nullptr) {
-    return op.fail(std::move(*from->why_not("tag_recv")));
+void message_core::receive_from(message_receive& op) noexcept {
+  const protocol::tag_pattern& wanted = op.place_.pattern;
+  const auto& from = *static_cast<const endpoint_core*>(wanted.from);
+  if (from.state == endpoint_state::closed && matcher.probe(wanted) == nullptr) {
+    return op.fail(std::move(*from.why_not("tag_recv")));
   }
-  protocol::tag_message* const here = matcher.post(op.place_);
-  if (here == nullptr) {
-    op.set_phase(operation_base::phase::queued);
-    return;
-  }
-  message_segment& s = *static_cast<message_segment::kept*>(here)->owner;
+  if (protocol::tag_message* const here = matcher.post(op)) return take_kept(*here, op);
+  op.set_phase(operation_base::phase::queued);
+}
+
+void message_core::take_kept(protocol::tag_message& kept, message_receive& op) noexcept {
+  message_segment& s = *static_cast<message_segment::kept&>(kept).owner;
   hand_over(s, op);
   frame_port::let_go(s);
 }
@@ -143,7 +126,7 @@ void message_core::hand_over(message_segment& s, message_receive& op) noexcept {
     if (s.from != nullptr) return s.from->start_fetch(s, op);
     return op.fail({errc::flushed, "its Endpoint is gone"});
   }
-  op.got(s.data(), s.head.word, s.from);
+  op.got(s.data(), s.head.word, s.from != nullptr ? s.from->handle() : nullptr);
 }
 
 fetch* message_core::take_fetch() noexcept {
@@ -179,14 +162,27 @@ void message_core::run(message_segment& s) noexcept {
     if (requests != nullptr) return on_request_message(*requests, *s.from, std::move(message));
     if (keep_greeting(*s.from, message)) return;
   }
-  const auto found = handlers.find(id);
-  if (found == handlers.end()) {
+  const handler* const found = handlers.of(id);
+  if (found == nullptr) {
     ++dropped;
     return;  // a long one is refused, as it goes
   }
+  if (found->plain) {
+    if (!s.is_offer()) call(found->plain, {message.from(), message.header(), message.data()});
+    return;
+  }
   try {
-    tasks.spawn(handle(*this, found->second, std::move(message)));
-  } catch (const std::bad_alloc&) {
+    handler_run::start(*this, found->task, std::move(message));
+  } catch (...) {
+    ++handler_failures;
+  }
+}
+
+void message_core::call(const am_function& handler, const ShortMessage& message) noexcept {
+  const handler_table::running now(handlers);
+  try {
+    handler(message);
+  } catch (...) {
     ++handler_failures;
   }
 }

@@ -5,14 +5,14 @@
 #include <cordma/net/messaging/early_messages.hpp>
 #include <cordma/net/messaging/fetch.hpp>
 #include <cordma/net/messaging/frame_port.hpp>
+#include <cordma/net/messaging/handlers.hpp>
 #include <cordma/net/messaging/peer_core.hpp>
 #include <cordma/net/protocol/tag_matcher.hpp>
-#include <cordma/runtime/scope.hpp>
+#include <cordma/net/transport/small_copy.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 namespace cordma::detail {
@@ -31,7 +31,18 @@ struct message_core {
   // What a connection over that transport is asked for, to carry frames. not_supported, full, no_memory,
   // invalid_value, no_lock.
   [[nodiscard]] result<endpoint_options> options_on(adapter_poller& via, endpoint_options asked);
+  // Host memory of the same Context, where it may be written.
+  [[nodiscard]] bool may_take(const Slice& into) const noexcept {
+    const region_core* const region = into.region();
+    const context_core* const here = anchor->context;
+    return here != nullptr &&
+           (into.size() == 0 || (region->touched_in == here &&
+                                 has(region->range.rights, transport::access::local_write)));
+  }
   void receive(message_receive& op) noexcept;
+  // From one Endpoint alone.
+  void receive_from(message_receive& op) noexcept;
+  void take_kept(protocol::tag_message& kept, message_receive& op) noexcept;
   [[nodiscard]] std::optional<TagReceived> probe(const protocol::tag_pattern& pattern) noexcept;
   [[nodiscard]] std::optional<TaggedMessage> claim(const protocol::tag_pattern& pattern) noexcept;
   // The message in `s` is for `op`.
@@ -39,9 +50,9 @@ struct message_core {
   // Null: no memory.
   [[nodiscard]] fetch* take_fetch() noexcept;
   void release(fetch& f) noexcept;
-  // Of an active message: begins its handler.
+  // Of an active message: begins its handler, or calls it, and its Endpoint may be gone then.
   void run(message_segment& s) noexcept;
-  void end(protocol::tag_receive& r, const failure& why) noexcept;
+  void call(const am_function& handler, const ShortMessage& message) noexcept;
   void end_receives(const failure& why) noexcept;
   // Of those that wait for that one alone.
   void end_receives_from(const endpoint_core& sender, const failure& why) noexcept;
@@ -50,8 +61,7 @@ struct message_core {
   message_options options;
   reactor* home;
   std::shared_ptr<worker_anchor> anchor;
-  protocol::tag_matcher matcher;
-  std::unordered_map<std::uint16_t, std::shared_ptr<const am_handler>> handlers;
+  protocol::tag_matcher<message_receive> matcher;
   std::uint64_t handler_failures = 0;
   std::uint64_t dropped = 0;
   std::vector<std::unique_ptr<fetch>> all_fetches;
@@ -60,12 +70,27 @@ struct message_core {
   fetch* free_fetches = nullptr;
   request_core* requests = nullptr;  // null: none are served
   list<early_messages> unwired;
-  scope tasks;
+  handler_table handlers;
 
  private:
   // The receive queue for a connection over that transport.
   [[nodiscard]] result<transport::receive_queue*> queue_on(adapter_poller& via);
 };
+
+[[gnu::always_inline]] inline void message_core::receive(message_receive& op) noexcept {
+  if (op.place_.pattern.from != nullptr) return receive_from(op);
+  if (protocol::tag_message* const here = matcher.post(op)) return take_kept(*here, op);
+  op.set_phase(operation_base::phase::queued);
+}
+
+[[gnu::always_inline]] inline void message_receive::got(std::span<const std::byte> message,
+                                                        std::uint64_t tag, Endpoint* from) noexcept {
+  received_ = {.bytes = message.size(), .tag = tag, .from = from};
+  if (message.size() > into_.size()) [[unlikely]]
+    return got_part(message);
+  transport::copy_bytes(into_.data(), message.data(), message.size());
+  finish();
+}
 
 // Whose frames the Endpoint carries, or will; null: plain messages, or the Messages are gone.
 [[nodiscard]] message_core* messages_of(const endpoint_core& e) noexcept;

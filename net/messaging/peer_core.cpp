@@ -37,6 +37,7 @@ peer_core::peer_core(endpoint_core& of, frame_port& over)
   CORDMA_ASSERT_OP(sends, <, of.granted.send_depth);  // the others are for operations
   over.promise(over.core->options.credits, sends);
   over.peers.push_back(*this);
+  settle();
 }
 
 peer_core::~peer_core() {
@@ -89,15 +90,15 @@ std::optional<failure> peer_core::obstacle(message_send& op) const {
     return failure::of(errc::invalid_value, {op.count_, " slices, and a head: granted are ",
                                              e.granted.max_segments, " in all"});
   }
-  for (std::uint16_t i = 0; i < op.count_; ++i) {
-    if (op.slices_[i].region()->touched_in != e.context.get()) [[unlikely]]
+  for (const Slice& s : op.slices()) {
+    if (s.region()->touched_in != e.context.get()) [[unlikely]]
       return obstacle_of_memory(op);
   }
   return {};
 }
 
 std::optional<failure> peer_core::obstacle_of_memory(message_send& op) const {
-  const auto slices = std::span(op.slices_).first(op.count_);
+  const auto slices = op.slices();
   const auto foreign = [this](const Slice& s) { return s.region()->context != endpoint->context; };
   if (std::ranges::any_of(slices, foreign)) {
     return failure{errc::invalid_value, "a slice belongs to another Context"};
@@ -125,6 +126,31 @@ bool peer_core::sends_now(bool is_long) const noexcept {
   return waiting.empty() && has_room(is_long);
 }
 
+// What every message looks at. With a trace each takes the longer way, which records it.
+void peer_core::settle() noexcept {
+  if (endpoint->pair != nullptr) endpoint->pair->in_place = port != nullptr && !is_traced();
+  hears = port != nullptr && theirs && !endpoint->handle_gone && !is_traced();
+  puts = hears && waiting.empty() && sending.empty();
+  longest = theirs ? theirs->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
+}
+
+// What is short enough is copied together first.
+bool peer_core::put_gathered(const message_send& op) noexcept {
+  std::array<std::byte, frame_entry::bytes> all;
+  if (!puts || !op.is_short()) return false;
+  std::uint32_t bytes = 0;
+  const auto append = [&](const std::byte* from, std::size_t n) {
+    transport::copy_bytes(&all[bytes], from, n);
+    bytes += static_cast<std::uint32_t>(n);
+  };
+  if (!op.header_.empty()) append(op.header_.data(), op.header_.size());
+  for (const Slice& s : op.slices()) {
+    if (s.region()->touched_in != endpoint->context.get()) return false;
+    append(s.data(), s.size());
+  }
+  return put(op.eager_, op.word_, all.data(), bytes);
+}
+
 void peer_core::send(message_send& op) noexcept {
   if (std::optional<failure> why = obstacle(op)) return op.fail(std::move(*why));
   if (waiting.empty() && theirs && has_room(is_long(op))) [[likely]] {
@@ -133,6 +159,7 @@ void peer_core::send(message_send& op) noexcept {
     ++endpoint->counters.waited;
     op.set_phase(operation_base::phase::queued);
     waiting.push_back(op);
+    puts = false;
     listen();
   }
 }
@@ -202,14 +229,13 @@ void peer_core::post_eager(message_send& op) noexcept {
   if (!op.header_.empty()) append(op.header_.data(), op.header_.size());
   const bool is_short = in_entry + op.total_ <= frame_entry::bytes;
   if (is_short) {
-    for (std::uint16_t i = 0; i < op.count_; ++i)
-      append(op.slices_[i].data(), op.slices_[i].size());
+    for (const Slice& s : op.slices()) append(s.data(), s.size());
   }
   entry.op = &op;
   op.entry_ = entry.index;
   op.set_phase(operation_base::phase::posted);
   const auto body = static_cast<std::uint32_t>(op.header_.size() + op.total_);
-  const auto behind = std::span<const Slice>(op.slices_).first(is_short ? 0 : op.count_);
+  const auto behind = op.slices().first(is_short ? 0 : op.count_);
   post_frame(entry, {.kind = op.eager_, .body = body, .word = op.word_}, behind);
 }
 
@@ -313,6 +339,7 @@ void peer_core::pump() noexcept {
   fetches.for_each([this](fetch& f) { go_on(f); });
   say_control();
   pumping = false;
+  settle();
   if (e.state == endpoint_state::closing) e.begin_close();
 }
 
@@ -364,6 +391,7 @@ void peer_core::on_hello(const message_segment& s) noexcept {
   stop_listening();
   theirs = *said;
   credits.emplace(static_cast<std::uint16_t>(said->credits));
+  settle();
   agreed = protocol::agree(own_hello(), *said);
   CORDMA_ASSERT_OP(agreed.rails, <=, protocol::most_rails);
   CORDMA_ASSERT_OP(agreed.devices, <=, protocol::most_devices);
@@ -371,41 +399,115 @@ void peer_core::on_hello(const message_segment& s) noexcept {
   if (agreed.rails > 1) make_rails();
 }
 
+// Copied out of the transport once, by who wants it. What is not as expected goes the way of on_frame(), which says
+// what is wrong.
+void peer_core::on_arrived(transport::arrived_message& m) noexcept {
+  if (m.bytes >= protocol::head_bytes && hears) [[likely]] {
+    std::array<std::uint64_t, 2> words;
+    std::memcpy(words.data(), m.data, sizeof words);
+    const frame_head head = protocol::head_of(words[0], words[1]);
+    if (head.body == m.bytes - protocol::head_bytes && credits->on_given(head.given)) [[likely]] {
+      if (head.kind == frame_kind::tag_eager) {
+        if (take_tagged(head, m.data + protocol::head_bytes)) return;
+      } else if (head.kind == frame_kind::am_eager) {
+        return take_active(words[0], words[1], m);
+      }
+    }
+  }
+  if (message_segment* const s = copy_arrived(m)) on_frame(*s, m.bytes);
+}
+
+// What nobody waits for. Null: it stays where it is, or is dropped.
+message_segment* peer_core::copy_arrived(transport::arrived_message& m) noexcept {
+  if (port == nullptr || endpoint->handle_gone || endpoint->state == endpoint_state::closed) {
+    return nullptr;
+  }
+  message_segment* const s = m.bytes <= port->eager_bytes ? port->take_segment() : nullptr;
+  if (s == nullptr) {
+    m.stays = true;
+    return nullptr;
+  }
+  transport::copy_bytes(s->room.addr, m.data, m.bytes);
+  count_received(m.bytes);
+  s->from = this;
+  return s;
+}
+
+[[gnu::always_inline]] inline bool peer_core::take_tagged(const frame_head& head,
+                                                          const std::byte* body) noexcept {
+  message_receive* const wanted = port->core->matcher.first_for(head.word, sender);
+  if (wanted == nullptr || wanted->on_device_ || !window.take()) [[unlikely]]
+    return false;
+  wanted->unlink();
+  wanted->got({body, head.body}, head.word, handle());
+  window.give_back();
+  count_received(protocol::head_bytes + head.body);
+  say_what_waits();
+  return true;
+}
+
+// Its handler gets a copy: the peer can change what lies in the transport.
+void peer_core::take_active(std::uint64_t first, std::uint64_t word,
+                            transport::arrived_message& m) noexcept {
+  const frame_head head = protocol::head_of(first, word);
+  message_core& core = *port->core;
+  const protocol::am_word what = protocol::am_of(head.word);
+  const handler* const found = core.handlers.of(what.id);
+  std::array<std::byte, most_am_header> bytes;
+  const bool is_plain = found != nullptr && found->plain && head.body <= bytes.size();
+  if (!is_plain || what.header > head.body || !window.take()) {
+    message_segment* const s = copy_arrived(m);
+    if (s == nullptr) return;
+    s->head = head;
+    return accept(*s);
+  }
+  transport::copy_bytes(bytes.data(), m.data + protocol::head_bytes, head.body);
+  window.give_back();
+  count_received(m.bytes);
+  say_what_waits();
+  const auto body = std::span<const std::byte>(bytes).first(head.body);
+  core.call(found->plain, {handle(), body.first(what.header), body.subspan(what.header)});
+}
+
 void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
   const result<void> decoded = protocol::decode({s.room.addr, bytes}, s.head);
-  const auto refuse_all = [&](failure why) {
-    port->release(s);
-    fail(std::move(why));
-  };
-  if (!decoded) return refuse_all(decoded.why());
-  const frame_kind kind = s.head.kind;
-  if ((kind == frame_kind::hello) == theirs.has_value()) {
-    return refuse_all(breach(theirs ? "a second hello" : "its first frame is no hello"));
+  if (!decoded) return refuse_all(s, decoded.why());
+  if ((s.head.kind == frame_kind::hello) == theirs.has_value()) {
+    return refuse_all(s, breach(theirs ? "a second hello" : "its first frame is no hello"));
   }
-  if (kind == frame_kind::hello) {
+  if (s.head.kind == frame_kind::hello) {
     on_hello(s);
     port->release(s);
     return pump();
   }
-  if (!credits->on_given(s.head.given)) return refuse_all(breach("more receives than it has"));
+  if (!credits->on_given(s.head.given)) return refuse_all(s, breach("more receives than it has"));
+  accept(s);
+}
+
+void peer_core::refuse_all(message_segment& s, failure why) noexcept {
+  port->release(s);
+  fail(std::move(why));
+}
+
+void peer_core::accept(message_segment& s) noexcept {
+  const frame_kind kind = s.head.kind;
   if (protocol::takes_credit(kind)) {
-    if (!window.take()) return refuse_all(breach("a message that there was no credit for"));
+    if (!window.take()) return refuse_all(s, breach("a message that there was no credit for"));
     if (s.is_offer()) {
       const result<void> announced_well = on_announced(s);
-      if (!announced_well) return refuse_all(announced_well.why());
+      if (!announced_well) return refuse_all(s, announced_well.why());
     }
     held.push_back(s);
-    if (kind == frame_kind::tag_eager || kind == frame_kind::tag_ready) {
-      on_tagged(s);
-    } else {
-      on_active(s);
+    if (kind == frame_kind::am_eager || kind == frame_kind::am_ready) {
+      say_what_waits();
+      return on_active(s);  // its handler may destroy the Endpoint, and this
     }
+    on_tagged(s);
   } else {
     on_answer(s);
     port->release(s);
   }
-  if (port == nullptr) return;
-  if (!waiting.empty() || !sending.empty() || window.has_to_say()) pump();
+  if (port != nullptr) say_what_waits();
 }
 
 // To what was said here, or announced.
@@ -445,12 +547,12 @@ result<void> peer_core::on_announced(message_segment& s) {
 
 void peer_core::on_tagged(message_segment& s) noexcept {
   message_core& core = *port->core;
-  protocol::tag_receive* wanted = core.matcher.arrive(s.head.word, sender);
+  message_receive* wanted = core.matcher.arrive(s.head.word, sender);
   while (wanted != nullptr) {
-    message_receive& op = *static_cast<message_receive::place*>(wanted)->owner;
+    message_receive& op = *wanted;
     if (!op.on_device_ || op.takes(s)) [[likely]] {
       if (s.head.kind == frame_kind::tag_eager) {
-        op.got(s.data(), s.head.word, this);
+        op.got(s.data(), s.head.word, handle());
       } else {
         start_fetch(s, op);
       }
@@ -478,6 +580,7 @@ void peer_core::on_active(message_segment& s) noexcept {
 
 void peer_core::on_end() noexcept {
   pumping = true;  // nothing goes out any more
+  hears = puts = false;
   if (port != nullptr) stop_listening();
   while (!waiting.empty()) {
     message_send& op = waiting.pop_front();
@@ -501,6 +604,7 @@ void peer_core::on_end() noexcept {
 }
 
 void peer_core::on_handle_gone() noexcept {
+  hears = puts = false;
   sender = endpoint;
   held.for_each([this](message_segment& s) {
     CORDMA_ASSERT(s.from == this);
@@ -515,6 +619,7 @@ void peer_core::on_handle_gone() noexcept {
 void peer_core::on_port_gone() noexcept {
   stop_listening();
   port = nullptr;
+  hears = puts = false;
 }
 
 }  // namespace cordma::detail

@@ -36,6 +36,13 @@ struct peer_core final : endpoint_frames, list_node {
   void pump() noexcept;
   void on_connected() noexcept override;
   void on_closing() noexcept override;
+  void on_arrived(transport::arrived_message& m) noexcept override;
+  // What the transport has its own copy of now is sent. False: nothing has changed, send() says why.
+  [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const std::byte* data,
+                         std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const Slice& s) noexcept;
+  // The same with all of `op`, if it is short.
+  [[nodiscard]] bool put_gathered(const message_send& op) noexcept;
   // Whether a message goes out at once.
   [[nodiscard]] bool sends_now(bool is_long) const noexcept;
   // REQUIRES that `s` is from here.
@@ -57,7 +64,10 @@ struct peer_core final : endpoint_frames, list_node {
   // Of the rails, for Endpoint::properties().
   void dump(dump_writer& out) noexcept override;
   void describe(std::vector<transport::property>& out) const override;
-  void move_to(endpoint_core& to) noexcept override { endpoint = &to; }
+  void move_to(endpoint_core& to) noexcept override {
+    endpoint = &to;
+    settle();
+  }
 
   // A message of it is let go: its credit goes back.
   void let_go(message_segment& s) noexcept;
@@ -77,6 +87,10 @@ struct peer_core final : endpoint_frames, list_node {
   std::optional<protocol::hello> theirs;  // once it has come
   std::optional<protocol::send_credits> credits;
   protocol::receive_window window;
+  // What every message looks at; see settle().
+  bool puts = false;   // the peer's hello is here, and nothing waits to go out
+  bool hears = false;  // the peer's hello is here, and somebody may want what comes
+  std::uint32_t longest = 0;  // body of a frame, that the peer takes
   bool hello_said = false;
   bool pumping = false;
   list<message_send> waiting;
@@ -109,6 +123,26 @@ struct peer_core final : endpoint_frames, list_node {
  private:
   [[nodiscard]] protocol::hello own_hello() const noexcept;
   void on_hello(const message_segment& s) noexcept;
+  void settle() noexcept;
+  [[nodiscard]] bool is_traced() const noexcept {
+    return endpoint->worker != nullptr && endpoint->worker->trace() != nullptr;
+  }
+  [[nodiscard]] message_segment* copy_arrived(transport::arrived_message& m) noexcept;
+  // Into the receive that waits for it. False: none does.
+  [[nodiscard]] bool take_tagged(const protocol::frame_head& head, const std::byte* body) noexcept;
+  // By its handler. Where that is a plain one, its Endpoint may be gone then.
+  void take_active(std::uint64_t first, std::uint64_t word, transport::arrived_message& m) noexcept;
+  // What `s` holds has a head that may be.
+  void accept(message_segment& s) noexcept;
+  void refuse_all(message_segment& s, failure why) noexcept;
+  void count_received(std::uint32_t bytes) noexcept {
+    ++endpoint->counters.recvs;
+    endpoint->counters.bytes_received += bytes;
+  }
+  void say_what_waits() noexcept {
+    if (!puts || window.has_to_say()) [[unlikely]]
+      pump();
+  }
   [[nodiscard]] bool nothing_waits() noexcept;
   // For the peer's hello, while messages wait for it.
   void listen() noexcept;
@@ -168,6 +202,33 @@ struct peer_core final : endpoint_frames, list_node {
   void read_piece(fetch& f, std::uint8_t index) noexcept;
   void post_read(fetch& f, std::uint8_t index) noexcept;
 };
+
+[[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
+                                                  const std::byte* data,
+                                                  std::uint32_t bytes) noexcept {
+  endpoint_core& e = *endpoint;
+  if (!puts || bytes > longest || e.state != endpoint_state::connected || e.batches != 0 ||
+      credits->available() == 0) [[unlikely]] {
+    return false;
+  }
+  const protocol::frame_head head{.kind = kind, .given = window.given(), .body = bytes};
+  if (!e.pair->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]]
+    return false;
+  window.say();
+  credits->take();
+  ++e.counters.sends;
+  ++e.counters.rings;
+  ++e.counters.immediate;
+  e.counters.bytes_sent += protocol::head_bytes + bytes;
+  return true;
+}
+
+[[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
+                                                  const Slice& s) noexcept {
+  if (s.size() > longest) return false;
+  if (s.size() != 0 && s.region()->touched_in != endpoint->context.get()) return false;
+  return put(kind, word, s.data(), static_cast<std::uint32_t>(s.size()));
+}
 
 // The frames of an Endpoint. REQUIRES that it carries some, and is connected.
 [[nodiscard]] inline peer_core& peer_of(const endpoint_core& e) noexcept {

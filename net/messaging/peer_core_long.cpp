@@ -40,7 +40,7 @@ constexpr std::uint64_t parts_ahead = 16;
 // Whether the peer can read it.
 bool peer_core::readable(const message_send& op) const noexcept {
   if (!has(endpoint->granted.remote_access, access::remote_read)) return false;
-  const auto slices = std::span(op.slices_).first(op.count_);
+  const auto slices = op.slices();
   return std::ranges::all_of(slices, [this](const Slice& s) {
     const region_core& region = *s.region();
     return has(region.range.rights, access::remote_read) && region.keys[port->kind].rkey != 0;
@@ -93,10 +93,10 @@ void peer_core::post_offer(message_send& op) noexcept {
       }
     }
   } else {
-    const bool all_host = is_host(std::span(op.slices_).first(op.count_));
+    const bool all_host = is_host(op.slices());
     CORDMA_ASSERT(all_host);
     o->sends = op.count_;
-    o->slices = op.slices_;
+    std::ranges::copy(op.slices(), o->slices.begin());
   }
   credits->take();
   op.set_phase(operation_base::phase::posted);
@@ -125,6 +125,7 @@ void peer_core::on_want(std::uint32_t number, const protocol::want& want) noexce
   }
   o->wanted = want;
   if (!o->linked()) sending.push_back(*o);
+  puts = false;
 }
 
 // What is wanted of it, as far as there is room.

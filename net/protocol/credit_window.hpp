@@ -24,8 +24,8 @@ class send_credits {
     return static_cast<std::uint16_t>(given_ - sent_);
   }
   // REQUIRES available() != 0.
-  void take() noexcept {
-    CORDMA_REQUIRE_OP(available(), !=, 0);
+  [[gnu::always_inline]] void take() noexcept {
+    CORDMA_REQUIRE_OP(given_, !=, sent_);
     ++sent_;
   }
   // One that was taken, and then not used. REQUIRES that there is one.
@@ -35,6 +35,7 @@ class send_credits {
   }
   // What every frame of the peer says. False: more than it can have given, and nothing is changed.
   [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
+    if (total == given_) return true;
     const auto more = static_cast<std::uint16_t>(total - given_);
     if (more > most_credits) return static_cast<std::uint16_t>(given_ - total) <= most_credits;
     if (available() + more > window_) return false;
@@ -52,7 +53,10 @@ class receive_window {
  public:
   // REQUIRES as send_credits, and that so many receives are there.
   explicit receive_window(std::uint16_t initial) noexcept
-      : window_(initial), given_(initial), said_(initial) {
+      : window_(initial),
+        half_(static_cast<std::uint16_t>(initial > 1 ? initial / 2 : 1)),
+        given_(initial),
+        said_(initial) {
     CORDMA_REQUIRE_OP(initial, >=, 1);
     CORDMA_REQUIRE_OP(initial, <=, most_credits);
   }
@@ -64,29 +68,25 @@ class receive_window {
   }
   // A receive that a message took is there once more.
   void give_back() noexcept { ++given_; }
+  [[nodiscard]] std::uint16_t given() const noexcept { return given_; }
   // For the frame that goes out now.
-  [[nodiscard]] std::uint16_t say() noexcept {
-    said_ = given_;
-    lost_ = false;
-    return given_;
-  }
+  std::uint16_t say() noexcept { return said_ = given_; }
   // A frame that said it never went out.
-  void unsay() noexcept { lost_ = true; }
+  void unsay() noexcept { said_ = static_cast<std::uint16_t>(given_ - window_); }
   // Where no frame goes out by itself, one has to: half of them were given back in silence, or the peer has
   // used all that it knows of, while the others may be held until it can send. A busy one is not told for
   // every message.
   [[nodiscard]] bool has_to_say() const noexcept {
-    if (lost_) return true;
     const auto unsaid = static_cast<std::uint16_t>(given_ - said_);
-    return unsaid != 0 && (unsaid >= window_ / 2 || taken_ == said_);
+    return unsaid >= half_ || (taken_ == said_ && unsaid != 0);
   }
 
  private:
   std::uint16_t window_;
+  std::uint16_t half_;
   std::uint16_t given_;
   std::uint16_t said_;
   std::uint16_t taken_ = 0;
-  bool lost_ = false;
 };
 
 }  // namespace cordma::protocol

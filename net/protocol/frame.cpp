@@ -37,10 +37,8 @@ static_assert(parameters.size() * parameter_bytes == hello_bytes);
 
 }  // namespace
 
-// Two words, as it is copied: what was stored in smaller pieces would have to be in memory first.
-void encode(frame_head h, std::span<std::byte, head_bytes> out) noexcept {
-  store(&out[0], std::uint64_t{static_cast<std::uint8_t>(h.kind)} | std::uint64_t{h.given} << 16 |
-                     std::uint64_t{h.body} << 32);
+void encode(const frame_head& h, std::span<std::byte, head_bytes> out) noexcept {
+  store(&out[0], first_word(h));
   store(&out[8], h.word);
 }
 
@@ -51,10 +49,7 @@ result<void> decode(std::span<const std::byte> frame, frame_head& h) {
   if (kind == 0 || kind > static_cast<std::uint8_t>(last_kind)) {
     return broken("kind ", kind, " is unknown");
   }
-  h.kind = static_cast<frame_kind>(kind);
-  h.given = static_cast<std::uint16_t>(first >> 16);
-  h.body = static_cast<std::uint32_t>(first >> 32);
-  h.word = load<std::uint64_t>(&frame[8]);
+  h = head_of(first, load<std::uint64_t>(&frame[8]));
   if (h.body != frame.size() - head_bytes) {
     return broken("a body of ", frame.size() - head_bytes, " bytes, where its head says ", h.body);
   }

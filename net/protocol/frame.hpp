@@ -50,7 +50,19 @@ struct frame_head {
   std::uint32_t body = 0;
   std::uint64_t word = 0;
 };
-void encode(frame_head h, std::span<std::byte, head_bytes> out) noexcept;
+// Its two words. As a frame is copied: what was stored in smaller pieces would have to be in memory first.
+[[nodiscard]] constexpr std::uint64_t first_word(const frame_head& h) noexcept {
+  return std::uint64_t{static_cast<std::uint8_t>(h.kind)} | std::uint64_t{h.given} << 16 |
+         std::uint64_t{h.body} << 32;
+}
+[[nodiscard]] constexpr frame_head head_of(std::uint64_t first, std::uint64_t second) noexcept {
+  return {.kind = static_cast<frame_kind>(first),
+          .given = static_cast<std::uint16_t>(first >> 16),
+          .body = static_cast<std::uint32_t>(first >> 32),
+          .word = second};
+}
+static_assert(first_word(head_of(0x0123'4567'89AB'0001, 0)) == 0x0123'4567'89AB'0001);
+void encode(const frame_head& h, std::span<std::byte, head_bytes> out) noexcept;
 // connection_aborted: too short, an unknown kind, or a body that is not as long as the head says. `h` is then
 // what it may be.
 [[nodiscard]] result<void> decode(std::span<const std::byte> frame, frame_head& h);

@@ -2,9 +2,11 @@
 // its address. Bound to one thread. Allocates when it is made, and never again.
 #pragma once
 
+#include <cordma/runtime/check.hpp>
 #include <cordma/runtime/list.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,18 +23,10 @@ struct tag_pattern {
   }
 };
 
-// A receive that waits for its message. Destroying it withdraws it.
-class tag_receive : public list_node {
- public:
-  tag_receive() noexcept = default;
-  explicit tag_receive(const tag_pattern& p) noexcept : pattern_(p) {}
-  [[nodiscard]] const tag_pattern& pattern() const noexcept { return pattern_; }
-  [[nodiscard]] bool waits() const noexcept { return linked(); }
-
- private:
-  friend class tag_matcher;
-  tag_pattern pattern_;
-  std::uint64_t turn_ = 0;  // of posting
+// Of a receive: what it accepts, and when it was posted.
+struct tag_place {
+  tag_pattern pattern;
+  std::uint64_t turn = 0;  // of posting; the matcher's
 };
 
 // A message, or the announcement of one, that nobody has asked for yet. Destroying it withdraws it.
@@ -46,6 +40,7 @@ class tag_message {
   [[nodiscard]] bool waits() const noexcept { return among_all_.linked(); }
 
  private:
+  template <class>
   friend class tag_matcher;
   struct place : list_node {
     explicit place(tag_message& m) noexcept : owner(&m) {}
@@ -61,23 +56,56 @@ class tag_message {
 // order: a message goes to the first posted of the receives that accept it, a receive takes the
 // first arrived of the messages that it accepts. Patterns of a whole tag are found by hashing; those with
 // a mask, and the messages that they look at, one after the other.
+// `Receive` derives from list_node, and place() is its tag_place; linked, it waits, and destroying it withdraws it.
+template <class Receive>
 class tag_matcher {
  public:
-  tag_matcher();
+  tag_matcher() : buckets_(std::make_unique<std::array<bucket, buckets>>()) {}
 
   // The message that this receive takes, which does not wait any more; null: it waits from now on.
   // REQUIRES that it does not wait yet.
-  [[nodiscard]] tag_message* post(tag_receive& r) noexcept;
-  // The receive that this message is for, which does not wait any more; null: nobody's yet, keep() it.
-  [[nodiscard]] tag_receive* arrive(std::uint64_t tag, const void* from) noexcept;
+  [[nodiscard, gnu::always_inline]] tag_message* post(Receive& r) noexcept {
+    CORDMA_REQUIRE(!r.linked());
+    tag_place& p = r.place();
+    bucket& of_tag = bucket_of(p.pattern.tag);
+    if (!is_whole(p.pattern) || !of_tag.messages.empty()) [[unlikely]]
+      return post_or_take(r);
+    p.turn = next_turn_++;
+    of_tag.receives.push_back(r);
+    return nullptr;
+  }
+  // The receive that a message of that tag is for; it waits on.
+  [[nodiscard]] Receive* first_for(std::uint64_t tag, const void* from) noexcept {
+    Receive* const whole = first_of(bucket_of(tag).receives, tag, from);
+    if (masked_.empty()) [[likely]]
+      return whole;
+    Receive* const masked = first_of(masked_, tag, from);
+    const bool is_first =
+        whole == nullptr || (masked != nullptr && masked->place().turn < whole->place().turn);
+    return is_first ? masked : whole;
+  }
+  // The same, which does not wait any more; null: the message is nobody's yet, keep() it.
+  [[nodiscard]] Receive* arrive(std::uint64_t tag, const void* from) noexcept {
+    Receive* const found = first_for(tag, from);
+    if (found != nullptr) found->unlink();
+    return found;
+  }
   // REQUIRES that arrive() has just found nobody for it.
-  void keep(tag_message& m) noexcept;
+  void keep(tag_message& m) noexcept {
+    bucket_of(m.tag_).messages.push_back(m.among_like_);
+    all_.push_back(m.among_all_);
+  }
 
   // The message that a receive posted now would take; it waits on.
-  [[nodiscard]] tag_message* probe(const tag_pattern& p) noexcept;
+  [[nodiscard]] tag_message* probe(const tag_pattern& p) noexcept {
+    return first_of(is_whole(p) ? bucket_of(p.tag).messages : all_, p);
+  }
   // For whoever probed it: nobody else gets it. REQUIRES that it waits.
-  void claim(tag_message& m) noexcept;
-  void withdraw(tag_receive& r) noexcept { r.unlink(); }
+  void claim(tag_message& m) noexcept {
+    CORDMA_REQUIRE(m.waits());
+    m.among_like_.unlink();
+    m.among_all_.unlink();
+  }
 
   // Visits all receives that wait; it may withdraw what it is given.
   template <class Visit>
@@ -96,19 +124,44 @@ class tag_matcher {
 
  private:
   static constexpr std::size_t buckets = 1024;
-  static_assert((buckets & (buckets - 1)) == 0);
+  static_assert(std::has_single_bit(buckets));
   struct bucket {
-    list<tag_receive> receives;  // of a whole tag, by turn
+    list<Receive> receives;  // of a whole tag, by turn
     list<tag_message::place> messages;
   };
-  [[nodiscard]] bucket& bucket_of(std::uint64_t tag) noexcept;
-  [[nodiscard]] static tag_receive* first_for(list<tag_receive>& among, std::uint64_t tag,
-                                              const void* from) noexcept;
+  [[nodiscard]] static constexpr bool is_whole(const tag_pattern& p) noexcept {
+    return p.mask == ~std::uint64_t{0};
+  }
+  [[nodiscard, gnu::noinline]] tag_message* post_or_take(Receive& r) noexcept {
+    tag_place& p = r.place();
+    tag_message* const here = probe(p.pattern);
+    if (here != nullptr) {
+      claim(*here);
+      return here;
+    }
+    p.turn = next_turn_++;
+    (is_whole(p.pattern) ? bucket_of(p.pattern.tag).receives : masked_).push_back(r);
+    return nullptr;
+  }
+  [[nodiscard]] bucket& bucket_of(std::uint64_t tag) noexcept {
+    // Tags count up, or hold fields: the high bits of a product depend on all of them.
+    constexpr std::uint64_t golden = 0x9E3779B97F4A7C15ULL;
+    constexpr int shift = 64 - std::countr_zero(buckets);
+    return (*buckets_)[static_cast<std::size_t>((tag * golden) >> shift)];
+  }
+  [[nodiscard]] static Receive* first_of(list<Receive>& among, std::uint64_t tag,
+                                         const void* from) noexcept {
+    return among.find([&](const Receive& r) { return r.place().pattern.accepts(tag, from); });
+  }
   [[nodiscard]] static tag_message* first_of(list<tag_message::place>& among,
-                                             const tag_pattern& p) noexcept;
+                                             const tag_pattern& p) noexcept {
+    const tag_message::place* const found = among.find(
+        [&](const tag_message::place& m) { return p.accepts(m.owner->tag_, m.owner->from_); });
+    return found != nullptr ? found->owner : nullptr;
+  }
 
   std::unique_ptr<std::array<bucket, buckets>> buckets_;
-  list<tag_receive> masked_;  // by turn
+  list<Receive> masked_;  // by turn
   list<tag_message::place> all_;
   std::uint64_t next_turn_ = 0;
 };

@@ -20,8 +20,8 @@ void outgoing_word::send(endpoint_core& to, const request_header& h, const Slice
   context = with;
   const auto id = protocol::to_word(
       {.id = protocol::request_id_of_messages, .header = static_cast<std::uint16_t>(n)});
-  op.emplace(to, protocol::frame_kind::am_eager, id, std::span(&data, 1),
-             std::span<const std::byte>(header).first(n));
+  op.emplace(to, protocol::frame_kind::am_eager, id, std::span(&data, 1));
+  op->set_header(std::span<const std::byte>(header).first(n));
   op->set_own();
   if (announced) op->announce();
   op->start();

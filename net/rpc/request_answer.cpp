@@ -27,8 +27,7 @@ request_answer::request_answer(request_answer&& other) noexcept
     : operation_base(std::move(other)),
       held_(std::exchange(other.held_, nullptr)),
       response_(other.response_),
-      redirect_(std::move(other.redirect_)),
-      failure_(std::move(other.failure_)) {
+      redirect_(std::move(other.redirect_)) {
   if (state() == phase::posted) held_->answerer = this;
 }
 

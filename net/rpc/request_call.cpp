@@ -38,8 +38,7 @@ request_call::request_call(request_call&& other) noexcept
       timeout_(other.timeout_),
       alarm_(*this),
       response_(other.response_),
-      redirect_(std::move(other.redirect_)),
-      failure_(std::move(other.failure_)) {
+      redirect_(std::move(other.redirect_)) {
   if (asked_ != nullptr) {
     CORDMA_ASSERT(asked_->op == &other);
     asked_->op = this;

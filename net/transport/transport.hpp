@@ -23,6 +23,7 @@
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/result.hpp>
 
+#include <array>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -66,6 +67,21 @@ struct property {
   std::string value;
 };
 
+// The first 16 bytes of a message that is put.
+struct message_head {
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+};
+
+// A message that lies where it came to. The peer may change its bytes at any time: they are read once.
+struct arrived_message {
+  queue_pair* from = nullptr;  // null: it is gone, and the bytes with it
+  // Null: it has come, and needs a receive; from here on all do, and in_place has no effect (without a receive_queue).
+  const std::byte* data = nullptr;
+  std::uint32_t bytes = 0;
+  bool stays = false;  // set by who looks at it: it is to come again, by a completion
+};
+
 class queue_pair {
  public:
   queue_pair() = default;
@@ -86,6 +102,20 @@ class queue_pair {
   // REQUIRES fewer than recv_depth outstanding, and no receive_queue. Legal before the connection is
   // established.
   [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
+  // Carries `request` out from the call itself, as post_send() would, with nothing to complete. An atomic needs no segment:
+  // `old` is the word as it was. False: nothing has changed, post it.
+  [[nodiscard]] virtual bool post_now(const send_request& request, std::uint64_t& old) noexcept {
+    static_cast<void>(request), static_cast<void>(old);
+    return false;
+  }
+  // Sends `head` and the bytes behind it as one message, if the transport can have its own copy of them now. Nothing
+  // completes: what becomes of it shows in what is posted next, and in the event `disconnected`. False: nothing has
+  // changed; post_send() says why. It is never ahead of what was posted before.
+  [[nodiscard]] virtual bool put(message_head head, const std::byte* data,
+                                 std::uint32_t bytes) noexcept {
+    static_cast<void>(head), static_cast<void>(data), static_cast<void>(bytes);
+    return false;
+  }
   // Makes everything posted with post_flag::more visible.
   virtual void ring() noexcept {}
 
@@ -160,6 +190,9 @@ class queue_pair {
 
   // The layer above finds its endpoint by this. Set before the queue pair is used.
   void* user = nullptr;
+  // Likewise, where capabilities::in_place: a message of opcode::send that has come whole takes no receive, but is handed
+  // out where it lies, adapter::arrived(). One that stays, and those behind it, take receives until there is none.
+  bool in_place = false;
 
  private:
   static constexpr const char* needs_rdma_cm =
@@ -249,9 +282,15 @@ class adapter {
   adapter& operator=(const adapter&) = delete;
   virtual ~adapter() = default;
 
-  // Makes progress and hands out at most out.size() completions. Returns how many; `progressed` is
-  // set where something else happened (an event is there, bytes moved), never cleared.
+  // Makes progress and hands out at most out.size() completions and messages. Returns how many completions;
+  // `progressed` is set where something else happened (an event is there, bytes moved), never cleared.
   [[nodiscard]] virtual std::size_t poll(std::span<completion> out, bool& progressed) noexcept = 0;
+  // The messages that the last poll() handed out: in the order of each sender. Whoever lets one stay lets all stay that
+  // came behind it from the same. Valid until release_arrived(), which follows where there are any.
+  [[nodiscard]] std::span<arrived_message> arrived() noexcept {
+    return std::span(arrived_).first(arrived_count_);
+  }
+  virtual void release_arrived() noexcept {}
   // Set by the caller of poll() while it looks at the completions of its batch: nothing that is posted
   // meanwhile is done at once, or it would overtake the rest of them.
   bool handing_out = false;
@@ -320,7 +359,16 @@ class adapter {
   }
 
  protected:
+  static constexpr std::size_t most_arrived = 32;  // by one poll()
+  // The queue pair is gone: nobody looks at what came from it.
+  void forget_arrived(const queue_pair& gone) noexcept {
+    for (arrived_message& m : arrived()) {
+      if (m.from == &gone) m.from = nullptr;
+    }
+  }
   bool events_ready_ = false;
+  std::size_t arrived_count_ = 0;
+  std::array<arrived_message, most_arrived> arrived_;
 };
 
 // Shared between threads; outlives its adapters.

@@ -250,3 +250,135 @@ TEST_CASE("a send queue of one place is no queue for messages; of two and more t
         &p, depth);
   }
 }
+
+// ---- plain handlers ----
+
+namespace {
+
+struct plain_one {
+  int calls = 0;
+  std::vector<std::byte> header;
+  std::vector<std::byte> data;
+  Endpoint* from = nullptr;
+  void note(const ShortMessage& m) {
+    ++calls;
+    header.assign(m.header.begin(), m.header.end());
+    data.assign(m.data.begin(), m.data.end());
+    from = m.from;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a plain handler gets header and data of every size that comes at once; long ones are refused") {
+  stage on;
+  switchboard p(on);
+  plain_one one;
+  p.server.on(7, [&one](const ShortMessage& m) { one.note(m); });
+  on.play(
+      [](stage& s, switchboard* board, plain_one* to) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 300'000);
+        std::array<std::byte, most_am_header> header;
+        fill(header, 3);
+        for (const std::size_t head : sizes{0, 1, 256}) {
+          for (const std::size_t bytes : sizes{0, 8, 250, 256, 257, 5000, 7920}) {
+            CAPTURE(head);
+            CAPTURE(bytes);
+            fill(from.bytes().first(bytes), bytes);
+            const int before = to->calls;
+            co_await w.client.am_send(7, std::span(header).first(head), from.all().first(bytes));
+            while (to->calls == before) co_await moment(s);
+            CHECK(to->from == &w.server);
+            CHECK(to->header.size() == head);
+            CHECK(filled(to->header, 3));
+            CHECK(to->data.size() == bytes);
+            CHECK(filled(to->data, bytes));
+          }
+          const int before = to->calls;
+          const auto long_one =
+              co_await w.client.am_send(7, std::span(header).first(head), from.all()).result();
+          CHECK(long_one.code() == errc::rejected);
+          CHECK(to->calls == before);
+        }
+        CHECK(board->server.handler_failures() == 0);
+        CHECK(board->server.dropped() == 0);
+      },
+      &p, &one);
+}
+
+TEST_CASE("a plain handler that throws, one that sends, and one that sets itself anew") {
+  stage on;
+  switchboard p(on, {.eager_bytes = 8192, .credits = 2});
+  int answers = 0;
+  int first = 0;
+  int second = 0;
+  p.client.on(9, [&answers](const ShortMessage& m) { answers += static_cast<int>(m.data.size()); });
+  p.server.on(1, [](const ShortMessage&) { throw std::runtime_error("no"); });
+  // What it cannot send at once is kept until it is done.
+  std::deque<message_send_operation> sent;
+  MemoryRegion out = server_memory(on, 8);
+  p.server.on(2, [&sent, &out](const ShortMessage& m) {
+    while (!sent.empty() && sent.front().done()) sent.pop_front();
+    sent.push_back(m.from->am_send(9, no_header, out.all()));
+    sent.back().start();
+  });
+  p.server.on(3, [&](const ShortMessage&) {
+    p.server.on(3, [&second](const ShortMessage&) { ++second; });
+    ++first;  // what it captures is still there
+  });
+  on.play(
+      [](stage& s, switchboard* board, int* heard, int* of_first, int* of_second) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        wire& w = *joined;
+        const MemoryRegion from = client_memory(s, 8);
+        constexpr int each = 50;
+        for (int n = 0; n < each; ++n) {
+          for (const std::uint16_t id : std::initializer_list<std::uint16_t>{1, 2, 3}) {
+            co_await w.client.am_send(id, no_header, from.all());
+          }
+        }
+        while (*heard < each * 8 || *of_second < each - 1) co_await moment(s);
+        CHECK(*heard == each * 8);
+        CHECK(*of_first == 1);
+        CHECK(*of_second == each - 1);
+        CHECK(board->server.handler_failures() == each);
+      },
+      &p, &answers, &first, &second);
+}
+
+TEST_CASE("a plain handler destroys the Endpoint of its message, and what came behind it is dropped") {
+  stage on;
+  switchboard p(on);
+  int calls = 0;
+  int others = 0;
+  p.server.on(1, [&](const ShortMessage& m) {
+    ++calls;
+    const std::vector<std::byte> before(m.data.begin(), m.data.end());
+    const Endpoint gone = std::move(p.wires.front().server);
+    CHECK(std::ranges::equal(before, m.data));
+  });
+  p.server.on(2, [&others](const ShortMessage&) { ++others; });
+  on.play(
+      [](stage& s, switchboard* board, int* count, int* of_other) -> task<> {
+        static_cast<void>(co_await join(s, *board));
+        static_cast<void>(co_await join(s, *board));
+        wire& ended = board->wires[0];
+        wire& lives = board->wires[1];
+        const MemoryRegion from = client_memory(s, 8);
+        std::vector<message_send_operation> sent;
+        for (int n = 0; n < 8; ++n) {
+          sent.push_back(ended.client.am_send(1, no_header, from.all()));
+          sent.push_back(lives.client.am_send(2, no_header, from.all()));
+        }
+        for (message_send_operation& one : sent) one.start();
+        for (message_send_operation& one : sent) static_cast<void>(co_await one.result());
+        while (*of_other < 8) co_await moment(s);
+        while (ended.client.state() != endpoint_state::closed) co_await moment(s);
+        CHECK(*count == 1);
+        CHECK(lives.client.state() == endpoint_state::connected);
+        CHECK(board->server.handler_failures() == 0);
+      },
+      &p, &calls, &others);
+}

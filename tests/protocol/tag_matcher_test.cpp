@@ -17,16 +17,20 @@ namespace {
 constexpr std::array<char, 3> peers{};  // their addresses are who they are
 const void* peer(std::size_t number) { return &peers[number]; }
 
-struct numbered_receive : tag_receive {
-  numbered_receive(int n, const tag_pattern& p) : tag_receive(p), number(n) {}
+struct numbered_receive : cordma::list_node {
+  numbered_receive(int n, const tag_pattern& p) : number(n), wanted{.pattern = p} {}
+  [[nodiscard]] tag_place& place() noexcept { return wanted; }
+  [[nodiscard]] const tag_place& place() const noexcept { return wanted; }
   int number;
+  tag_place wanted;
 };
+using matcher_of_numbered = tag_matcher<numbered_receive>;
 struct numbered_message : tag_message {
   numbered_message(std::uint64_t tag, const void* from, int n)
       : tag_message(tag, from), number(n) {}
   int number;
 };
-int number_of(const tag_receive& r) { return static_cast<const numbered_receive&>(r).number; }
+int number_of(const numbered_receive& r) { return r.number; }
 int number_of(const tag_message& m) { return static_cast<const numbered_message&>(m).number; }
 
 // What the matcher has to agree with.
@@ -78,10 +82,10 @@ class pair_of_matchers {
     const std::optional<int> expected = reference_.post(p, next_++);
     REQUIRE((got != nullptr) == expected.has_value());
     if (got != nullptr) CHECK(number_of(*got) == *expected);
-    CHECK(r.waits() == (got == nullptr));
+    CHECK(r.linked() == (got == nullptr));
   }
   void arrive(std::uint64_t tag, const void* from) {
-    const tag_receive* const taker = tested_.arrive(tag, from);
+    const numbered_receive* const taker = tested_.arrive(tag, from);
     const std::optional<int> expected = reference_.arrive(tag, from, next_);
     REQUIRE((taker != nullptr) == expected.has_value());
     if (taker != nullptr) {
@@ -92,10 +96,10 @@ class pair_of_matchers {
     ++next_;
   }
   void withdraw_receive(std::size_t nth) {
-    const auto waiting = [](const numbered_receive& r) { return r.waits(); };
+    const auto waiting = [](const numbered_receive& r) { return r.linked(); };
     const auto found = nth_of(receives_, nth, waiting);
     if (found == receives_.end()) return;
-    tested_.withdraw(*found);
+    found->unlink();
     std::erase_if(reference_.receives, [&](const auto& r) { return r.number == found->number; });
   }
   void probe(const tag_pattern& p, bool claim) {
@@ -131,7 +135,7 @@ class pair_of_matchers {
     while (at != all.end() && nth-- > 0) at = std::find_if(std::next(at), all.end(), which);
     return at;
   }
-  tag_matcher tested_;
+  matcher_of_numbered tested_;
   reference reference_;
   std::deque<numbered_receive> receives_;  // gone before what they wait in
   std::deque<numbered_message> messages_;
@@ -176,7 +180,7 @@ TEST_CASE(
 }
 
 TEST_CASE("K6: messages of one sender and tag are taken in the order of arrival, by any receives") {
-  tag_matcher matcher;
+  matcher_of_numbered matcher;
   numbered_message first(7, peer(0), 1);
   numbered_message second(7, peer(0), 2);
   for (numbered_message* m : {&first, &second}) {
@@ -190,7 +194,7 @@ TEST_CASE("K6: messages of one sender and tag are taken in the order of arrival,
 }
 
 TEST_CASE("K6: a receive with a mask that was posted first comes before one of the whole tag") {
-  tag_matcher matcher;
+  matcher_of_numbered matcher;
   numbered_receive by_mask(1, {.tag = 0, .mask = 0});
   numbered_receive by_tag(2, {.tag = 7});
   REQUIRE(matcher.post(by_mask) == nullptr);
@@ -201,7 +205,7 @@ TEST_CASE("K6: a receive with a mask that was posted first comes before one of t
 }
 
 TEST_CASE("K6: what is destroyed while it waits is matched with nothing") {
-  tag_matcher matcher;
+  matcher_of_numbered matcher;
   {
     numbered_receive gone(1, {.tag = 7});
     REQUIRE(matcher.post(gone) == nullptr);

@@ -20,7 +20,7 @@ void crew_job::do_start() noexcept {
 void crew_job::do_cancel() noexcept {
   canceled_ = true;
   if (!crew_.withdraw(*this)) return;
-  failed_.emplace(cordma::errc::canceled);
+  failure_.emplace(cordma::errc::canceled);
   finish();
 }
 

@@ -36,16 +36,12 @@ class [[nodiscard]] crew_job final : public cordma::operation<crew_job, void>,
 
   void do_start() noexcept;
   void do_cancel() noexcept;
-  [[nodiscard]] const cordma::failure* why() const noexcept {
-    return failed_ ? &*failed_ : nullptr;
-  }
   void take() noexcept {}
 
   crew& crew_;
   function work_;
   void* context_;
   std::atomic<bool> canceled_{false};
-  std::optional<cordma::failure> failed_;
 };
 
 // Its threads begin when there is work for them, one by one, and end with it; where none can be had a job is run by who

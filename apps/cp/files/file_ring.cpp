@@ -77,8 +77,7 @@ file_operation::file_operation(file_operation&& other) noexcept
       what_(std::exchange(other.what_, request{})),
       outcome_(other.outcome_),
       slot_(std::exchange(other.slot_, no_slot)),
-      stage_(std::exchange(other.stage_, stage::fresh)),
-      failed_(std::move(other.failed_)) {
+      stage_(std::exchange(other.stage_, stage::fresh)) {
   if (slot_ != no_slot) ring_->kernel_->moved(*this);
 }
 
@@ -108,20 +107,14 @@ void file_operation::do_start() noexcept {
 
 void file_operation::complete(int outcome) noexcept {
   outcome_ = outcome;
+  if (outcome < 0) failure_ = cordma::failure::from_os(-outcome, what_.name);
   finish();
 }
 
 void file_operation::refuse(cordma::errc code) noexcept {
-  failed_.emplace(code);
-  failed_->with_operation(what_.name);
+  failure_.emplace(code);
+  failure_->with_operation(what_.name);
   finish();
-}
-
-const cordma::failure* file_operation::why() noexcept {
-  if (!failed_ && outcome_ < 0) {
-    failed_.emplace(cordma::failure::from_os(-outcome_, what_.name));
-  }
-  return failed_ ? &*failed_ : nullptr;
 }
 
 int file_operation::take() noexcept {

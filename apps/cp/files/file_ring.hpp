@@ -57,7 +57,6 @@ class [[nodiscard]] file_operation final : public cordma::operation<file_operati
 
   void do_start() noexcept;
   void do_cancel() noexcept {}
-  [[nodiscard]] const cordma::failure* why() noexcept;
   int take() noexcept;
   // With what the kernel says: what the call returned, or a negative errno.
   void complete(int outcome) noexcept;
@@ -69,7 +68,6 @@ class [[nodiscard]] file_operation final : public cordma::operation<file_operati
   int outcome_ = 0;
   std::uint32_t slot_ = no_slot;  // the kernel has it
   stage stage_ = stage::fresh;
-  std::optional<cordma::failure> failed_;  // only once it is asked for
 };
 
 struct file_ring_options {

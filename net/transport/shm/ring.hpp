@@ -6,6 +6,7 @@
 #include <bit>
 #include <cordma/net/transport/shm/cell.hpp>
 #include <cordma/net/transport/shm/copy.hpp>
+#include <cordma/net/transport/transport.hpp>
 #include <cordma/runtime/check.hpp>
 #include <cstring>
 
@@ -71,8 +72,7 @@ class ring_writer {
     static_assert(std::endian::native == std::endian::little);
     std::memcpy(at + 8, &rest, sizeof rest);
     const std::uint64_t next = position_ + cells;
-    // The next header may lie where payload lay one lap ago, and payload may look like a stamp.
-    if (next < wipe_until_) stamp_word(cell(next)).store(0, std::memory_order_relaxed);
+    if (next < wipe_until_) wipe(next);
     if (cells > 1) wipe_until_ = next + mask_ + 1;
     const std::uint64_t word = published_word(stamp(position_), length);
     if (withhold && withheld_ == nullptr) {
@@ -83,6 +83,28 @@ class ring_writer {
       if (!withhold) release();
     }
     position_ = next;
+  }
+  // A message of `head` and the bytes behind it. False: there is no room, as far as is known here, or something is
+  // withheld; nothing has changed.
+  [[nodiscard, gnu::always_inline]] bool put(message_head head, const std::byte* data,
+                                             std::uint32_t bytes) noexcept {
+    const std::uint64_t length = sizeof head + bytes;
+    const std::uint64_t cells = cells_for(length);
+    const std::uint64_t position = position_;
+    if (withheld_ != nullptr || position + cells + 1 > limit_) [[unlikely]]
+      return false;
+    std::byte* const at = cell(position);
+    constexpr auto what = std::uint64_t{static_cast<std::uint8_t>(message::send)};
+    std::memcpy(at + 8, &what, sizeof what);
+    std::memcpy(at + sizeof(cell_header), &head, sizeof head);
+    copy_bytes(at + sizeof(cell_header) + sizeof head, data, bytes);
+    const std::uint64_t next = position + cells;
+    if (next < wipe_until_) wipe(next);
+    if (cells > 1) wipe_until_ = next + mask_ + 1;
+    stamp_word(at).store(published_word(stamp(position), static_cast<std::uint32_t>(length)),
+                         std::memory_order_release);
+    position_ = next;
+    return true;
   }
   [[nodiscard]] bool withholds() const noexcept { return withheld_ != nullptr; }
   // Makes everything withheld visible: one store.
@@ -98,6 +120,10 @@ class ring_writer {
   }
   [[nodiscard]] std::uint32_t stamp(std::uint64_t position) const noexcept {
     return static_cast<std::uint32_t>(position >> lap_shift_ << 1) | 1U;
+  }
+  // The next header may lie where payload lay one lap ago, and payload may look like a stamp.
+  void wipe(std::uint64_t next) noexcept {
+    stamp_word(cell(next)).store(0, std::memory_order_relaxed);
   }
   [[nodiscard]] bool refresh(std::uint64_t n) noexcept {
     CORDMA_ASSERT_OP(position_, <, limit_);
@@ -125,6 +151,7 @@ class ring_reader {
       : cells_(cells),
         at_(cells),
         mask_(bytes / cell_bytes - 1),
+        most_payload_(bytes - cell_bytes - sizeof(cell_header)),
         lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
         control_(control) {
     CORDMA_REQUIRE_OP(std::popcount(bytes), ==, 1);
@@ -145,14 +172,19 @@ class ring_reader {
   [[nodiscard]] const std::byte* payload() const noexcept { return at_ + sizeof(cell_header); }
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
   [[nodiscard]] std::uint64_t most_payload() const noexcept {
-    return mask_ * cell_bytes - sizeof(cell_header);
+    return most_payload_;
   }
   // Steps over a message; tells the producer every quarter of the ring.
   void take(std::uint64_t cells) noexcept {
-    position_ += cells;
-    at_ = cells_ + (position_ & mask_) * cell_bytes;
-    stamp_ = static_cast<std::uint32_t>(position_ >> lap_shift_ << 1) | 1U;
+    step(cells);
     if (position_ - told_ > mask_ / 4) tell();
+  }
+  // Steps over a message whose bytes are still to be looked at: the producer is not told.
+  void step(std::uint64_t cells) noexcept { go_to(position_ + cells); }
+  // Back to before a message that was stepped over. REQUIRES that the producer was not told.
+  void step_back(std::uint64_t cells) noexcept {
+    CORDMA_ASSERT_OP(position_ - told_, >=, cells);
+    go_to(position_ - cells);
   }
   [[nodiscard]] bool untold() const noexcept { return told_ != position_; }
   void tell() noexcept {
@@ -161,10 +193,16 @@ class ring_reader {
   }
 
  private:
+  void go_to(std::uint64_t position) noexcept {
+    position_ = position;
+    at_ = cells_ + (position_ & mask_) * cell_bytes;
+    stamp_ = static_cast<std::uint32_t>(position_ >> lap_shift_ << 1) | 1U;
+  }
   std::byte* cells_ = nullptr;
   std::byte* at_ = nullptr;
   std::uint32_t stamp_ = 1;
   std::uint64_t mask_ = 0;
+  std::uint64_t most_payload_ = 0;
   unsigned lap_shift_ = 0;
   std::uint64_t position_ = 0;
   std::uint64_t told_ = 0;

@@ -15,7 +15,6 @@ constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
 // Looking at sockets is a system call: once in so many polls, and in so many while an answer is
 // due.
 constexpr unsigned polls_per_look = 4096;
-constexpr unsigned finds_of_the_wakeful = 16;  // polls that found something, between two arms
 constexpr unsigned polls_per_eager_look = 4;
 
 }  // namespace
@@ -67,27 +66,89 @@ shm_adapter::~shm_adapter() {
   CORDMA_ASSERT(called_.empty() && reporting_.empty());
 }
 
+// What lies in rings whole; for all else there is poll_slowly().
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
-  std::size_t n = 0;
-  const std::size_t hot = sweep_ ? pairs_.size() : std::min(pairs_.size(), hot_pairs);
-  bool moved = false;
-  if (!called_.empty() || !reporting_.empty()) [[unlikely]]
-    n = poll_shared(out, moved);
-  for (std::size_t i = 0; i < hot && n < out.size(); ++i) {
-    if (!pairs_[i]->quiet()) n += pairs_[i]->poll(out.subspan(n), moved);
-  }
-  if (pairs_.size() > hot_pairs && n < out.size()) {
-    if (sweep_) {
-      sweep_ = false;
-    } else {
-      n += poll_cold(out.subspan(n), moved);
+  --polls_to_look_;
+  arrived_count_ = 0;
+  if (pairs_.size() > hot_pairs || !called_.empty() || !reporting_.empty()) [[unlikely]]
+    return poll_slowly(out, progressed);
+  bool more = polls_to_look_ == 0;
+  arrived_message* to = arrived_.data();
+  arrived_message* const end = to + std::min(out.size(), most_arrived);
+  for (shm_queue_pair* const* q = pairs_.data(), *const* last = q + hot_; q != last; ++q) {
+    if ((*q)->quiet()) continue;
+    if (to == end || !(*q)->is_plain() || !(*q)->takes_in_place()) {
+      more = true;
+      break;
     }
+    arrived_message* const before = to;
+    to = (*q)->take_in_place(to, end);
+    if (to == before) more = true;
   }
-  if (time_to_look() && look_at_sockets()) moved = true;
-  if (moved) progressed = true;
-  if (n != 0 && ++found_since_arm_ == finds_of_the_wakeful) [[unlikely]]
-    spare_fences();
+  arrived_count_ = static_cast<std::size_t>(to - arrived_.data());
+  if (more) [[unlikely]]
+    return poll_slowly(out, progressed);
+  return 0;
+}
+
+// Of one that is not quiet, what it has, as far as there is room.
+std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std::size_t have,
+                               bool& progressed) noexcept {
+  if (q.takes_in_place() && q.is_announced()) {
+    const std::size_t most = std::min(out.size() - have, most_arrived);
+    arrived_message* const to = &arrived_[arrived_count_];
+    const arrived_message* const after = q.take_in_place(to, arrived_.data() + most);
+    arrived_count_ += static_cast<std::size_t>(after - to);
+    if (after != to && q.is_plain()) return have;
+  }
+  return have + q.poll(out.subspan(have, out.size() - have - arrived_count_), progressed);
+}
+
+std::size_t shm_adapter::poll_slowly(std::span<completion> out, bool& progressed) noexcept {
+  std::size_t n = 0;
+  if (!called_.empty() || !reporting_.empty()) n = poll_shared(out, progressed);
+  for (std::size_t i = 0; i < hot_; ++i) {
+    shm_queue_pair& q = *pairs_[i];
+    if (q.quiet()) continue;
+    if (n + arrived_count_ == out.size()) {
+      // The first ones do not keep the others from their turn.
+      std::rotate(pairs_.begin(), pairs_.begin() + static_cast<std::ptrdiff_t>(i),
+                  pairs_.begin() + static_cast<std::ptrdiff_t>(hot_));
+      break;
+    }
+    if (arrived_count_ == 0 || !took_in_place(q)) n = visit(q, out, n, progressed);
+  }
+  if (pairs_.size() > hot_pairs) n = poll_others(out, n, progressed);
+  if (polls_to_look_ == 0) look(progressed);
+  if (n != 0) note_find();
   return n;
+}
+
+// It had its turn in this poll.
+bool shm_adapter::took_in_place(const shm_queue_pair& q) noexcept {
+  return std::ranges::any_of(arrived(), [&q](const arrived_message& m) { return m.from == &q; });
+}
+
+void shm_adapter::release_arrived() noexcept {
+  if (arrived_count_ == 1 && !arrived_[0].stays && arrived_[0].from != nullptr) [[likely]] {
+    static_cast<shm_queue_pair*>(arrived_[0].from)->looked_at();
+  } else {
+    release_all();
+  }
+  arrived_count_ = 0;
+  note_find();
+}
+
+void shm_adapter::release_all() noexcept {
+  shm_queue_pair* last = nullptr;
+  for (const arrived_message& m : arrived()) {
+    if (m.from != last) {
+      if (last != nullptr) last->looked_at();
+      last = static_cast<shm_queue_pair*>(m.from);
+    }
+    if (m.stays && last != nullptr) last->put_back(m.bytes);
+  }
+  if (last != nullptr) last->looked_at();
 }
 
 // Who has found so much since it last wanted to sleep will hardly want to soon; then it pays for the
@@ -110,36 +171,60 @@ std::size_t shm_adapter::poll_shared(std::span<completion> out, bool& progressed
   return n;
 }
 
+// After a sleep all were polled; else some of those that are not hot, in turn.
+std::size_t shm_adapter::poll_others(std::span<completion> out, std::size_t have,
+                                     bool& progressed) noexcept {
+  if (hot_ > hot_pairs) {
+    if (have + arrived_count_ != out.size()) hot_ = hot_pairs;
+    return have;
+  }
+  return poll_cold(out, have, progressed);
+}
+
 // Whoever has something to do moves among the hot ones.
-std::size_t shm_adapter::poll_cold(std::span<completion> out, bool& progressed) noexcept {
-  std::size_t n = 0;
-  for (std::size_t k = 0; k < cold_per_poll && n < out.size(); ++k) {
+std::size_t shm_adapter::poll_cold(std::span<completion> out, std::size_t have,
+                                   bool& progressed) noexcept {
+  for (std::size_t k = 0; k < cold_per_poll && have + arrived_count_ < out.size(); ++k) {
     if (++cold_at_ >= pairs_.size()) cold_at_ = hot_pairs;
     shm_queue_pair* const q = pairs_[cold_at_];
     if (q->quiet()) continue;
     bool moved = false;
-    const std::size_t got = q->poll(out.subspan(n), moved);
-    n += got;
+    const std::size_t before = have + arrived_count_;
+    have = visit(*q, out, have, moved);
     if (moved) progressed = true;
-    if (got != 0 || moved) {
+    if (have + arrived_count_ != before || moved) {
       victim_ = (victim_ + 1) % hot_pairs;
       std::swap(pairs_[victim_], pairs_[cold_at_]);
     }
   }
-  return n;
+  return have;
 }
 
-bool shm_adapter::time_to_look() noexcept {
+void shm_adapter::look(bool& progressed) noexcept {
+  polls_to_look_ = polls_between_looks();
   // arm() has just looked. Looking again would take the doorbell's edge away from the sleeper: what
   // rang it may have come after the rings were polled.
-  if (page_->nap.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    return false;
-  const unsigned every = expecting_ > 0 ? polls_per_eager_look : polls_per_look;
-  if (++polls_ < every && real_time_) [[likely]]
-    return false;
-  polls_ = 0;
-  return true;
+  if (page_->nap.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    polls_to_look_ = 1;
+  } else if (look_at_sockets()) {
+    progressed = true;
+  }
 }
+
+// In virtual time no poll is for nothing.
+unsigned shm_adapter::polls_between_looks() const noexcept {
+  if (!real_time_) return 1;
+  return expecting_ > 0 ? polls_per_eager_look : polls_per_look;
+}
+
+void shm_adapter::expect(int more) noexcept {
+  expecting_ += more;
+  CORDMA_ASSERT_OP(expecting_, >=, 0);
+  polls_to_look_ = std::min(polls_to_look_, polls_between_looks());
+}
+
+// All of them in the next poll.
+void shm_adapter::sweep() noexcept { hot_ = pairs_.size(); }
 
 bool shm_adapter::look_at_sockets() noexcept { return sockets_.look().called; }
 
@@ -163,7 +248,7 @@ arm_state shm_adapter::arm() noexcept {
   page_->nap.store(naps_, std::memory_order_relaxed);
   // Pairs with wake_sleeper(): either we see what was published, or they see our nap.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  sweep_ = true;
+  sweep();
   for (shm_queue_pair* q : pairs_) {
     if (!q->has_work()) continue;
     page_->nap.store(0, std::memory_order_relaxed);
@@ -174,7 +259,7 @@ arm_state shm_adapter::arm() noexcept {
 
 void shm_adapter::disarm() noexcept {
   page_->nap.store(0, std::memory_order_relaxed);
-  sweep_ = true;
+  sweep();
 }
 
 cm_event shm_adapter::next_event() {
@@ -215,7 +300,7 @@ result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint
 void shm_adapter::attach(shm_queue_pair& q) {
   CORDMA_REQUIRE(std::ranges::find(pairs_, &q) == pairs_.end());
   pairs_.push_back(&q);
-  sweep_ = true;
+  sweep();
   // It may be none that barrier_joined() reaches: from here on all fence again. arm() sees to it that
   // those that were spared know.
   if (home_.mode() == wait_mode::polling || page_->may_sleep.load(std::memory_order_relaxed) == 1)
@@ -229,6 +314,8 @@ void shm_adapter::detach(shm_queue_pair& q) noexcept {
   CORDMA_REQUIRE(at != pairs_.end());
   *at = pairs_.back();
   pairs_.pop_back();
+  hot_ = std::min(hot_, pairs_.size());
+  forget_arrived(q);
 }
 
 }  // namespace cordma::transport::shm

@@ -34,6 +34,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   ~shm_adapter() override;
 
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  void release_arrived() noexcept override;
   cm_event next_event() override;
   [[nodiscard]] int wait_fd() const noexcept override { return sockets_.fd(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return true; }
@@ -61,10 +62,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void attach(shm_queue_pair& q);
   void detach(shm_queue_pair& q) noexcept;
   // Sockets are looked at often while somebody waits for one.
-  void expect(int more) noexcept {
-    expecting_ += more;
-    CORDMA_ASSERT_OP(expecting_, >=, 0);
-  }
+  void expect(int more) noexcept;
   // Of a listener. Throws std::bad_alloc.
   void push(cm_event e);
   // Of a queue pair or a receive queue.
@@ -88,17 +86,31 @@ class shm_adapter final : public adapter, public receive_queue_home {
   // Options as they are granted.
   [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] bool look_at_sockets() noexcept;
-  [[nodiscard]] bool time_to_look() noexcept;
+  void look(bool& progressed) noexcept;
+  [[nodiscard]] unsigned polls_between_looks() const noexcept;
+  void sweep() noexcept;
+  static constexpr unsigned finds_of_the_wakeful = 16;  // polls that found something, between two arms
+  void note_find() noexcept {
+    if (++found_since_arm_ == finds_of_the_wakeful) [[unlikely]]
+      spare_fences();
+  }
   void spare_fences() noexcept;
+  std::size_t poll_slowly(std::span<completion> out, bool& progressed) noexcept;
+  [[nodiscard]] bool took_in_place(const shm_queue_pair& q) noexcept;
+  void release_all() noexcept;
+  // These add to the `have` completions that are in `out`, and return how many they are then.
+  std::size_t visit(shm_queue_pair& q, std::span<completion> out, std::size_t have,
+                    bool& progressed) noexcept;
+  std::size_t poll_others(std::span<completion> out, std::size_t have, bool& progressed) noexcept;
+  std::size_t poll_cold(std::span<completion> out, std::size_t have, bool& progressed) noexcept;
   std::size_t poll_shared(std::span<completion> out, bool& progressed) noexcept;
-  std::size_t poll_cold(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] std::unique_ptr<connect_request> take_request(std::uint64_t id);
 
-  std::vector<shm_queue_pair*> pairs_;  // the first hot_pairs are polled every time
+  std::vector<shm_queue_pair*> pairs_;  // the first hot_pairs at least are polled every time
   std::size_t cold_at_ = 0;
   std::size_t victim_ = 0;
-  bool sweep_ = false;  // poll everybody next time
-  unsigned polls_ = 0;
+  std::size_t hot_ = 0;  // so many of them are polled next; all, where that is not known of any
+  unsigned polls_to_look_ = 1;
   unsigned found_since_arm_ = 0;  // polls that found something
   bool barrier_due_ = false;      // peers that did not fence have to have seen `may_sleep`
   int expecting_ = 0;

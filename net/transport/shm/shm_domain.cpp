@@ -44,6 +44,8 @@ capabilities describe() {
   c.own_ports = true;
   c.every_address = true;
   c.shared_receive_queues = true;
+  c.in_place = true;
+  c.posts_now = true;
   return c;
 }
 

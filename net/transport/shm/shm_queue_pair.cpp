@@ -172,7 +172,7 @@ std::size_t shm_queue_pair::poll(std::span<completion> out, bool& progressed) no
     if (state_ == state::up) n += retire(out.subspan(n));
   }
   if (state_ == state::up && closing_) advance_close();
-  if (state_ == state::up && dying_ && n < out.size()) finish_dying();
+  if (state_ == state::up && dying_ && n < out.size() && !has_whole()) finish_dying();
   if (state_ == state::up) settle();
   return n;
 }
@@ -184,6 +184,7 @@ bool shm_queue_pair::has_work() noexcept {
   if (state_ != state::up || !announced_) return false;
   if (fetch_.active) return true;
   if (reader_.ready()) {
+    if (in_place && !by_receive_) return true;
     const message what = reader_.header().what;
     const bool needs_receive = what >= message::send && what <= message::write_imm;
     if (!receives_empty() || !needs_receive) return true;

@@ -101,6 +101,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] std::string peer_address() const override;
   posted post_send(const send_request& request, completion& now) noexcept override;
   posted post_recv(const recv_request& request, completion& now) noexcept override;
+  bool post_now(const send_request& request, std::uint64_t& old) noexcept override;
+  bool put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept override;
   void ring() noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
@@ -129,6 +131,25 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   // Nothing at all to do: one load of a cell, and of what this thread wrote.
   [[nodiscard]] bool quiet() const noexcept {
     return plain_ && !reader_.ready() && !reader_.untold();
+  }
+  [[nodiscard]] bool is_plain() const noexcept { return plain_; }
+  // Whether whole messages are handed out where they lie.
+  [[nodiscard]] bool takes_in_place() const noexcept { return in_place && !by_receive_; }
+  [[nodiscard]] bool is_announced() const noexcept { return state_ == state::up && announced_; }
+  // Messages that lie in the ring whole; behind the last. From one on that does not, all come by receives.
+  arrived_message* take_in_place(arrived_message* to, const arrived_message* end) noexcept;
+  // Such a message is to come by a receive, and all behind it.
+  void put_back(std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool is_whole(const cell_header& h) const noexcept;
+  [[nodiscard]] bool has_whole() const noexcept;
+  // The next message is not to be taken in place.
+  arrived_message* need_receive(const cell_header& h, arrived_message* to) noexcept;
+  // All that was handed out was looked at, or put back.
+  void looked_at() noexcept {
+    if (state_ != state::up) return;
+    reader_.tell();
+    if (peer_page_->may_sleep.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      wake_waiter();
   }
   // A barrier_joined() of this side does for a fence of the peer's.
   [[nodiscard]] bool peer_takes_barriers() const noexcept {
@@ -232,6 +253,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   // shm_queue_pair_send.cpp
   posted post_slowly(const send_request& request, completion& now) noexcept;
+  [[nodiscard]] bool put_any(message_head head, const std::byte* data, std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool shown() noexcept;
   void advance() noexcept;
   [[nodiscard]] bool execute(send_entry& e) noexcept;
   [[nodiscard]] bool execute_send(send_entry& e) noexcept;
@@ -250,6 +273,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
       wake_sleeper();
   }
   void show_withheld() noexcept;
+  [[nodiscard]] bool all_taken() noexcept;
   void wake_sleeper() noexcept;
   void ring_doorbell() noexcept;
   void wake_waiter() noexcept;
@@ -259,6 +283,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   // shm_queue_pair_remote.cpp
   [[nodiscard]] bool execute_access(send_entry& e) noexcept;
   [[nodiscard]] bool access_one(const send_request& r, remote_region& region) noexcept;
+  [[nodiscard]] bool atomic_now(const send_request& r, remote_region& region,
+                                std::uint64_t& old) noexcept;
   [[nodiscard]] wc_status access_now(const send_request& r, std::uint64_t total,
                                      remote_region& region) noexcept;
   [[nodiscard]] wc_status check_access(const send_request& r, std::uint64_t total,
@@ -317,6 +343,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint32_t recv_tail_ = 0;
   std::uint32_t recv_mask_ = 0;
   std::unique_ptr<recv_entry[]> recvs_;
+  bool by_receive_ = false;  // a message waits for a receive, in_place or not, or has taken one
   // Where its receives come from, not its own: `recvs_` then has the one that a message has taken.
   reporting_receive_queue* shared_ = nullptr;
   ring_writer writer_;
@@ -395,6 +422,33 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint64_t token_ = 0;         // our descriptor's
   std::uint64_t common_token_ = 0;  // of both descriptors
 };
+
+// REQUIRES not quiet().
+inline arrived_message* shm_queue_pair::take_in_place(arrived_message* to,
+                                                      const arrived_message* end) noexcept {
+  const arrived_message* const first = to;
+  for (; to != end && reader_.ready(); ++to) {
+    const cell_header h = reader_.header();
+    if (!is_whole(h)) [[unlikely]]
+      return to == first ? need_receive(h, to) : to;
+    to->from = this;
+    to->data = reader_.payload();
+    to->bytes = h.length;
+    to->stays = false;
+    reader_.step(cells_for(h.length));
+  }
+  return to;
+}
+
+// One of those is next.
+inline bool shm_queue_pair::has_whole() const noexcept {
+  return takes_in_place() && reader_.ready() && is_whole(reader_.header());
+}
+
+// Takes no receive where messages are taken in place.
+inline bool shm_queue_pair::is_whole(const cell_header& h) const noexcept {
+  return h.what == message::send && h.flags == 0 && h.length <= reader_.most_payload();
+}
 
 inline ring_control& shm_queue_pair::out_control() const noexcept {
   return memory_.control->direction[static_cast<std::size_t>(side_)];

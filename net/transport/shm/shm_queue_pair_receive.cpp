@@ -52,6 +52,7 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
   }
   if (receives_empty() && plain_ && reader_.ready() && !home_.handing_out &&
       take_at_once(request, now)) {
+    by_receive_ = false;
     return posted::done;
   }
   store(request);
@@ -99,6 +100,21 @@ bool shm_queue_pair::take_at_once(const recv_request& r, completion& out) noexce
   return true;
 }
 
+void shm_queue_pair::put_back(std::uint32_t bytes) noexcept {
+  if (state_ != state::up) return;
+  reader_.step_back(cells_for(bytes));
+  by_receive_ = true;
+}
+
+arrived_message* shm_queue_pair::need_receive(const cell_header& h, arrived_message* to) noexcept {
+  if (h.what > message::write_imm) return to;  // poll() sees to it
+  by_receive_ = true;
+  if (shared_ != nullptr) return to;
+  in_place = false;
+  *to = {.from = this};
+  return to + 1;
+}
+
 std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed) noexcept {
   std::size_t n = 0;
   const std::size_t most = std::min(out.size(), most_taken_per_poll);
@@ -110,12 +126,16 @@ std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed)
       continue;
     }
     if (!reader_.ready()) break;
+    if (receives_empty() && has_whole()) break;
     const taking t = take(reader_.header(), out[n]);
     if (t == taking::blocked) break;
     progressed = true;
     if (t == taking::delivered) ++n;
   }
   if (reader_.untold() && n < most && state_ == state::up) tell();
+  if (shared_ != nullptr) {
+    by_receive_ = fetch_.active || in_partial_ || !receives_empty() || reader_.ready();
+  }
   return n;
 }
 

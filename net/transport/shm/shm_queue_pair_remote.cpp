@@ -44,23 +44,34 @@ wc_status shm_queue_pair::check_access(const send_request& r, std::uint64_t tota
   return wc_status::success;
 }
 
+// False: refused. REQUIRES a mapped region.
+bool shm_queue_pair::atomic_now(const send_request& r, remote_region& region,
+                                std::uint64_t& old) noexcept {
+  constexpr std::uint64_t bytes = 8;
+  std::byte* const at = region.bytes_at + (r.remote_addr - region.addr);
+  if (r.remote_addr % bytes != 0 || !has(region.rights, access::remote_atomic) ||
+      !region.covers(r.remote_addr, bytes) || reinterpret_cast<std::uintptr_t>(at) % bytes != 0) {
+    return false;
+  }
+  const bool valid = step_in(region);
+  if (valid) old = run_atomic(at, r.op == opcode::fetch_add, r.operand, r.swap);
+  step_out();
+  return valid;
+}
+
 // REQUIRES a mapped region.
 wc_status shm_queue_pair::access_now(const send_request& r, std::uint64_t total,
                                      remote_region& region) noexcept {
   const wc_status allowed = check_access(r, total, region);
   if (allowed != wc_status::success) return allowed;
-  std::byte* at = region.bytes_at + (r.remote_addr - region.addr);
-  segment_cursor local(r.segments, r.segment_count);
   if (is_atomic(r.op)) {
-    if (reinterpret_cast<std::uintptr_t>(at) % 8 != 0) return wc_status::rem_inv_req_err;
-    const bool valid = step_in(region);
     std::uint64_t old = 0;
-    if (valid) old = run_atomic(at, r.op == opcode::fetch_add, r.operand, r.swap);
-    step_out();
-    if (!valid) return wc_status::rem_access_err;
+    if (!atomic_now(r, region, old)) return wc_status::rem_access_err;
     std::memcpy(r.segments[0].addr, &old, sizeof old);
     return wc_status::success;
   }
+  std::byte* at = region.bytes_at + (r.remote_addr - region.addr);
+  segment_cursor local(r.segments, r.segment_count);
   while (total != 0) {
     const std::uint64_t bytes = std::min(total, access_piece);
     const bool valid = step_in(region);

@@ -63,29 +63,71 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
   return valid;
 }
 
-posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
-  if (open_ && head_ == tail_ && !home_.handing_out) [[likely]] {
-    const std::uint64_t total = total_bytes(request.segments, request.segment_count);
-    if (request.op <= opcode::send_imm) {
-      if (total <= eager_ && writer_.room(cells_for(total)) &&
-          ((request.flags & post_flag::inline_data) != 0 ||
-           domain_.permits(request.segments, request.segment_count, false))) [[likely]] {
-        write_eager(request, total);
-        succeed(now, request);
-        return posted::done;
-      }
-    } else if (request.op != opcode::flush && request.op != opcode::write_imm && total != 0) {
-      remote_region* const region = regions_.find(request.rkey);
-      if (region != nullptr && region->bytes_at != nullptr &&
-          (access_one(request, *region) ||
-           access_now(request, total, *region) == wc_status::success)) {
-        succeed(now, request);
-        now.byte_len = static_cast<std::uint32_t>(total);
-        return posted::done;
-      }
+bool shm_queue_pair::post_now(const send_request& request, std::uint64_t& old) noexcept {
+  if (!open_ || head_ != tail_ || home_.handing_out) [[unlikely]]
+    return false;
+  if (request.op == opcode::flush) return all_taken();
+  const bool is_atomic = request.op == opcode::fetch_add || request.op == opcode::compare_swap;
+  const std::uint64_t total = total_bytes(request.segments, request.segment_count);
+  if (request.op <= opcode::send_imm) {
+    if (total > eager_ || !writer_.room(cells_for(total)) ||
+        ((request.flags & post_flag::inline_data) == 0 &&
+         !domain_.permits(request.segments, request.segment_count, false))) {
+      return false;
     }
+    write_eager(request, total);
+    return true;
   }
-  return post_slowly(request, now);
+  if (request.op == opcode::write_imm || (total == 0 && !is_atomic)) return false;
+  remote_region* const region = regions_.find(request.rkey);
+  if (region == nullptr || region->bytes_at == nullptr) return false;
+  if (is_atomic) return atomic_now(request, *region, old);
+  return access_one(request, *region) ||
+         access_now(request, total, *region) == wc_status::success;
+}
+
+posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
+  std::uint64_t old = 0;
+  const bool has_word = request.op == opcode::fetch_add || request.op == opcode::compare_swap;
+  if (has_word || !post_now(request, old)) return post_slowly(request, now);
+  succeed(now, request);
+  if (request.op > opcode::send_imm) {
+    now.byte_len = static_cast<std::uint32_t>(total_bytes(request.segments, request.segment_count));
+  }
+  return posted::done;
+}
+
+bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
+  // A word apart, so that it is copied without a call.
+  if (bytes != sizeof(std::uint64_t)) return put_any(head, data, bytes);
+  if (!open_ || head_ != tail_ || !writer_.put(head, data, sizeof(std::uint64_t))) [[unlikely]]
+    return put_any(head, data, bytes);
+  return shown();
+}
+
+[[gnu::noinline]] bool shm_queue_pair::put_any(message_head head, const std::byte* data,
+                                               std::uint32_t bytes) noexcept {
+  const std::uint64_t total = bytes + sizeof head;
+  if (!open_ || head_ != tail_ || total > eager_ || !writer_.room(cells_for(total)) ||
+      !writer_.put(head, data, bytes)) {
+    return false;
+  }
+  return shown();
+}
+
+// What was written last can be seen.
+[[gnu::always_inline]] inline bool shm_queue_pair::shown() noexcept {
+  if (peer_page_->may_sleep.load(std::memory_order_relaxed) == 0) [[likely]]
+    return true;
+  wake_sleeper();
+  return true;
+}
+
+// Whether the peer has taken all that was sent; its memory has all that was written there.
+bool shm_queue_pair::all_taken() noexcept {
+  show_withheld();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return writer_.taken() >= writer_.position();
 }
 
 posted shm_queue_pair::post_slowly(const send_request& request, completion& now) noexcept {
@@ -156,11 +198,8 @@ bool shm_queue_pair::execute(send_entry& e) noexcept {
     case opcode::send:
     case opcode::send_imm: return execute_send(e);
     case opcode::flush:
-      show_withheld();
-      std::atomic_thread_fence(std::memory_order_seq_cst);
+      e.at = all_taken() ? stage::finished : stage::flush;
       e.goal = writer_.position();
-      e.at = stage::flush;
-      if (writer_.taken() >= e.goal) e.at = stage::finished;
       return true;
     default: return execute_access(e);
   }
