@@ -26,6 +26,7 @@ ordered_json to_object(const transport::capabilities& c) {
           {"max_queue_pairs", c.max_queue_pairs},
           {"shared_receive_queues", c.shared_receive_queues},
           {"in_place", c.in_place},
+          {"plain_in_place", c.plain_in_place},
           {"posts_now", c.posts_now},
           {"max_shared_depth", c.max_shared_depth},
           {"max_connect_data", c.max_connect_data},

@@ -53,7 +53,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends);
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
-  holds_recvs = caps->in_place && granted.shared == nullptr && granted.type == transport::service::rc;
+  holds_recvs = caps->plain_in_place && granted.shared == nullptr;
   if (holds_recvs) pair->in_place = true;
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;

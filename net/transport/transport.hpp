@@ -190,7 +190,7 @@ class queue_pair {
 
   // The layer above finds its endpoint by this. Set before the queue pair is used.
   void* user = nullptr;
-  // Likewise, where capabilities::in_place: a message of opcode::send that has come whole takes no receive, but is handed
+  // Likewise, where capabilities::in_place or plain_in_place: a message of opcode::send that has come whole takes no receive, but is handed
   // out where it lies, adapter::arrived(). One that stays, and those behind it, take receives until there is none.
   bool in_place = false;
 
@@ -285,7 +285,7 @@ class adapter {
   // Makes progress and hands out at most out.size() completions and messages. Returns how many completions;
   // `progressed` is set where something else happened (an event is there, bytes moved), never cleared.
   [[nodiscard]] virtual std::size_t poll(std::span<completion> out, bool& progressed) noexcept = 0;
-  // The messages that the last poll() handed out: in the order of each sender. Whoever lets one stay lets all stay that
+  // The messages that the last poll() handed out: those of one sender together, in its order. Whoever lets one stay lets all stay that
   // came behind it from the same. Valid until release_arrived(), which follows where there are any.
   [[nodiscard]] std::span<arrived_message> arrived() noexcept {
     return std::span(arrived_).first(arrived_count_);
@@ -358,8 +358,9 @@ class adapter {
     return errc::not_supported;
   }
 
- protected:
   static constexpr std::size_t most_arrived = 32;  // by one poll()
+
+ protected:
   // The queue pair is gone: nobody looks at what came from it.
   void forget_arrived(const queue_pair& gone) noexcept {
     for (arrived_message& m : arrived()) {

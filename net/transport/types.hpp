@@ -305,7 +305,8 @@ struct capabilities {
   bool tells_device_events = false;    // cm_event::type::device
   bool has_native_handles = false;     // domain::native_pd() and native_mr()
   bool shared_receive_queues = false;  // adapter::make_receive_queue(), queue_pair_options::shared
-  bool in_place = false;               // queue_pair::in_place
+  bool in_place = false;               // queue_pair::in_place, beside queue_pair_options::shared
+  bool plain_in_place = false;         // ... and without
   bool posts_now = false;              // queue_pair::post_now()
   // The kinds of memory that domain::register_memory() takes: bit (1 << memory_kind).
   std::uint32_t memory = 1U << static_cast<unsigned>(memory_kind::host);

@@ -122,6 +122,7 @@ void add(transport::sim::fault_counters& sum, const transport::sim::fault_counte
   sum.failed_allocations += more.failed_allocations;
   sum.failed_requests += more.failed_requests;
   sum.corrupted_completions += more.corrupted_completions;
+  sum.refused_puts += more.refused_puts;
 }
 
 }  // namespace cordma::schedule

@@ -67,6 +67,7 @@ std::string missing(const schedule::tally& sum) {
                   {f.failed_allocations, "failed allocation "},
                   {f.failed_requests, "failed request "},
                   {f.corrupted_completions, "corrupted completion "},
+                  {f.refused_puts, "refused put "},
                   {sum.isolated, "isolation "},
                   {sum.one_way, "cut one way "},
                   {sum.harmed_rails, "harm to a further device "},

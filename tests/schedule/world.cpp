@@ -142,6 +142,7 @@ void make_world(world& w) {
   n.seed = w.seed;
   n.link = bad_link(d);
   n.events_with_completions = w.seed % 2 == 0;
+  if (d.below(3) == 0) n.refused_puts = 0.1 * static_cast<double>(1 + d.below(9));
   w.crowded = d.below(20) == 0;
   if (w.crowded) n.max_queue_pairs = static_cast<std::uint32_t>(1 + d.below(5));
   w.net.emplace(n, w.loop);

@@ -45,6 +45,7 @@ capabilities describe() {
   c.every_address = true;
   c.shared_receive_queues = true;
   c.in_place = true;
+  c.plain_in_place = true;
   c.posts_now = true;
   return c;
 }

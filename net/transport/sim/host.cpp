@@ -40,6 +40,7 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
   c.atomic_with_cpu = true;
   c.every_address = true;
   c.shared_receive_queues = true;
+  c.in_place = true;
   return c;
 }
 

@@ -35,6 +35,7 @@ std::string fault_counters::text() const {
       {"failed allocations", failed_allocations},
       {"failed requests", failed_requests},
       {"corrupted completions", corrupted_completions},
+      {"refused puts", refused_puts},
   };
   std::string out;
   for (const auto& [what, count] : all) {

@@ -5,6 +5,7 @@
 #include <cordma/net/transport/types.hpp>
 #include <cordma/runtime/check.hpp>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,8 @@ inline constexpr std::uint32_t most_connect_data = 56;
 inline constexpr std::uint32_t most_accept_data = 196;
 static_assert(most_accept_data <= least_mtu, "private data fits a packet");
 static_assert(most_connect_data <= most_accept_data && least_mtu <= most_mtu);
+// Packets of an RC queue pair that are on their way, counting responses.
+inline constexpr std::uint64_t most_under_way = 64;
 
 // One life of one queue pair on one life of one host. `number` 0: the host's connection manager;
 // `instance` 0: whichever life the host is in.
@@ -100,7 +103,7 @@ struct packet {
   std::uint32_t count = 0;   // read_request: responses asked for
   std::uint32_t imm = 0;
   std::uint32_t qkey = 0;
-  std::uint64_t total = 0;        // bytes of the whole write, or asked for by this read_request
+  std::uint64_t total = 0;        // bytes of the whole message, or asked for by this read_request
   std::uint64_t remote_addr = 0;  // of this packet's bytes
   std::uint64_t rkey = 0;
   std::uint64_t operand = 0;  // atomic_response: the old value

@@ -55,20 +55,28 @@ bool covered(const region_table& regions, std::span<const segment> list, access 
 }
 
 send_queue::send_queue(const queue_pair_options& o)
-    : ring_(o.send_depth),
-      segments_(std::size_t{o.send_depth} * o.max_segments),
-      inline_bytes_(std::size_t{o.send_depth} * o.inline_bytes),
-      max_segments_(o.max_segments),
-      max_inline_(o.inline_bytes) {
+    : depth_(o.send_depth),
+      most_puts_(o.type == service::rc ? room_for_puts : 0),
+      max_segments_(std::max<std::size_t>(o.max_segments, 1)),
+      max_inline_(o.inline_bytes),
+      ring_(depth_ + most_puts_),
+      segments_(ring_.size() * max_segments_),
+      inline_bytes_(ring_.size() * max_inline_) {
   CORDMA_REQUIRE_OP(o.send_depth, >, 0U);
 }
 
+send_entry& send_queue::next() noexcept {
+  CORDMA_ASSERT_OP(posted_ - completed_, <, ring_.size());
+  send_entry& e = at(posted_);
+  e = send_entry{};
+  return e;
+}
+
 send_entry& send_queue::push(const send_request& r) noexcept {
-  CORDMA_REQUIRE_OP(posted_ - completed_, <, ring_.size());
+  CORDMA_REQUIRE_OP(requests(), <, depth_);
   CORDMA_REQUIRE_OP(r.segment_count, <=, max_segments_);
   const std::size_t place = posted_ % ring_.size();
-  send_entry& e = ring_[place];
-  e = send_entry{};
+  send_entry& e = next();
   e.request = r;
   segment* const copy = segments_.data() + place * max_segments_;
   std::copy_n(r.segments, r.segment_count, copy);
@@ -82,6 +90,21 @@ send_entry& send_queue::push(const send_request& r) noexcept {
     copy[0] = {held, static_cast<std::uint32_t>(e.length), 0};
     e.segments = {copy, 1};
   }
+  ++posted_;
+  return e;
+}
+
+send_entry& send_queue::put(packet& copy) noexcept {
+  CORDMA_REQUIRE(has_room_for_put());
+  segment& whole = segments_[posted_ % ring_.size() * max_segments_];
+  whole = {copy.payload, copy.length, 0};
+  send_entry& e = next();
+  e.request.flags = post_flag::inline_data;
+  e.request.segment_count = 1;
+  e.segments = {&whole, 1};
+  e.length = copy.length;
+  e.copy = &copy;
+  ++puts_;
   ++posted_;
   return e;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/sim/packet.hpp>
 #include <cordma/runtime/check.hpp>
 
 #include <span>
@@ -27,14 +28,19 @@ struct send_entry {
   std::uint32_t packets = 0;            // PSNs it takes: of its own packets or of the responses
   bool admitted = false;                // begun; has its PSNs
   wc_status doom = wc_status::success;  // fails with this when its turn comes
+  packet* copy = nullptr;               // of a put: its bytes, given back when it ends
   time_point departure{};               // UC, UD: when its last packet has left
 };
 
-// REQUIRES everywhere that the caller accounts, as the interface says.
+// Requests and puts, in one order, each with room of their own. REQUIRES everywhere that the caller
+// accounts for the requests, as the interface says.
 class send_queue {
  public:
   explicit send_queue(const queue_pair_options& o);
   send_entry& push(const send_request& r) noexcept;
+  [[nodiscard]] bool has_room_for_put() const noexcept { return puts_ < most_puts_; }
+  // One send of `copy.length` bytes, which lie in `copy`. REQUIRES has_room_for_put().
+  send_entry& put(packet& copy) noexcept;
   [[nodiscard]] send_entry& at(std::uint64_t index) noexcept { return ring_[index % ring_.size()]; }
   // Entries completed() ... posted() - 1 are outstanding.
   [[nodiscard]] std::uint64_t posted() const noexcept { return posted_; }
@@ -43,15 +49,26 @@ class send_queue {
   [[nodiscard]] send_entry& front() noexcept { return at(completed_); }
   void pop() noexcept {
     CORDMA_REQUIRE_OP(completed_, <, posted_);
+    if (front().copy != nullptr) --puts_;
     ++completed_;
   }
 
  private:
+  static constexpr std::size_t room_for_puts = 32;  // outstanding, rc only
+  [[nodiscard]] std::size_t requests() const noexcept {
+    return static_cast<std::size_t>(posted_ - completed_) - puts_;
+  }
+  // The next place, blank.
+  send_entry& next() noexcept;
+
+  std::size_t depth_;      // requests outstanding
+  std::size_t most_puts_;  // likewise
+  std::size_t puts_ = 0;
+  std::size_t max_segments_;
+  std::size_t max_inline_;
   std::vector<send_entry> ring_;
   std::vector<segment> segments_;
   std::vector<std::byte> inline_bytes_;
-  std::size_t max_segments_;
-  std::size_t max_inline_;
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
 };

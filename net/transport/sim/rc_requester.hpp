@@ -25,7 +25,7 @@ class rc_requester {
 
  private:
   // Packets on their way, counting responses; and how many pass between two requests for an ack.
-  static constexpr std::uint64_t window = 64;
+  static constexpr std::uint64_t window = most_under_way;
   static constexpr std::uint64_t ack_every = 16;
   // Retransmission begins after 1/255 of the peer timeout and doubles, up to 1/16 of it.
   static constexpr int first_wait_share = 255;

@@ -1,4 +1,5 @@
 #include <cordma/net/transport/sim/rc_responder.hpp>
+#include <cordma/net/transport/sim/sim_adapter.hpp>
 #include <cordma/net/transport/sim/sim_pair.hpp>
 
 #include <algorithm>
@@ -13,16 +14,18 @@ void rc_responder::start(std::uint64_t first_psn, std::uint32_t resources) {
 }
 
 void rc_responder::on_request(const packet& p) noexcept {
-  if (p.psn < expected_) return again(p);
+  if (p.psn < settled()) return again(p);
   if (failed_ != nak_code::none) return nak(failed_);
-  if (p.psn == expected_) {
+  if (p.psn < expected_) return lies_here(p);
+  // Every answer speaks for all before it: what would be answered waits until the messages in place are looked at.
+  if (p.psn == expected_ && (here_.empty() || goes_in_place(p))) {
     nak_sent_ = false;
     return execute(p);
   }
   if (nak_sent_) return;
   nak_sent_ = true;
   ++pair_.net().counters.sequence_naks;
-  nak(nak_code::sequence);
+  if (here_.whole() == 0) nak(nak_code::sequence);
 }
 
 void rc_responder::execute(const packet& p) noexcept {
@@ -49,12 +52,74 @@ void rc_responder::again(const packet& p) noexcept {
   }
 }
 
+// ---- messages in place ----
+
+// REQUIRES that it is the next packet in order.
+bool rc_responder::goes_in_place(const packet& p) const noexcept {
+  if (here_.open()) return true;
+  return pair_.in_place && pair_.options().shared != nullptr && !keeps_ && !in_.open() && p.kind == packet_kind::send &&
+         p.op == opcode::send && p.total <= arrivals::most_bytes;
+}
+
+// A packet that came before, of a message that was not looked at. Where messages wait for receives, the first one is
+// offered again.
+void rc_responder::lies_here(const packet& p) noexcept {
+  ++pair_.net().counters.duplicates;
+  if (!keeps_) return ack();
+  if (p.psn != settled()) return;
+  nak_sent_ = false;
+  offer();
+}
+
+void rc_responder::looked_at(std::size_t taken, std::size_t stay) noexcept {
+  CORDMA_ASSERT(!keeps_);
+  for (; taken != 0; --taken) here_.pop();
+  if (stay != 0) {
+    CORDMA_ASSERT_OP(here_.whole(), >=, stay);
+    keeps_ = true;
+    pair_.owner().withdraw(pair_);
+  }
+  if (!pair_.may_send()) return;  // nobody waits for an answer, or gets a receive
+  if (keeps_) return offer();
+  answer();
+}
+
+// What stays takes receives, as if it came now.
+void rc_responder::offer() noexcept {
+  CORDMA_ASSERT(keeps_ && !in_.open());
+  while (here_.whole() != 0) {
+    const inbound::outcome o = in_.take(here_.front());
+    if (o != inbound::outcome::done) return not_taken(o, here_.front());
+    here_.pop();
+  }
+  keeps_ = false;
+  answer();
+}
+
+// For all that was looked at, or took its receive; and for what was dropped meanwhile.
+void rc_responder::answer() noexcept {
+  if (nak_sent_ && here_.whole() == 0) return nak(nak_code::sequence);
+  ack();
+}
+
+// ---- requests ----
+
 void rc_responder::on_message(const packet& p) noexcept {
-  switch (in_.take(p)) {
-    case inbound::outcome::done:
-      ++expected_;
-      if (p.ack_requested) ack();
-      return;
+  if (goes_in_place(p)) {
+    ++expected_;
+    here_.add(p);
+    if (p.last && !keeps_) pair_.owner().push(pair_);
+    return;
+  }
+  const inbound::outcome o = in_.take(p);
+  if (o != inbound::outcome::done) return not_taken(o, p);
+  ++expected_;
+  if (p.ack_requested) ack();
+}
+
+void rc_responder::not_taken(inbound::outcome why, const packet& p) noexcept {
+  switch (why) {
+    case inbound::outcome::done: return;
     case inbound::outcome::not_ready:
       ++pair_.net().counters.rnr_naks;
       nak_sent_ = true;  // what follows is dropped until this one comes again
@@ -135,14 +200,14 @@ void rc_responder::on_atomic(const packet& p) noexcept {
 
 void rc_responder::ack() noexcept {
   packet& p = pair_.new_packet(packet_kind::ack);
-  p.psn = expected_ - 1;
+  p.psn = settled() - 1;
   pair_.net().transmit(p);
 }
 
 void rc_responder::nak(nak_code code) noexcept {
   packet& p = pair_.new_packet(packet_kind::nak);
   p.nak = code;
-  p.psn = expected_;
+  p.psn = settled();
   pair_.net().transmit(p);
 }
 

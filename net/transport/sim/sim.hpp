@@ -28,6 +28,8 @@ struct network_options {
   std::uint32_t mtu = 1024;  // payload bytes per packet, 256 ... 4096
   link_options link{};  // of every pair of hosts until set_link(); a host reaches itself cleanly
   std::uint32_t max_queue_pairs = 4096;  // per adapter; then connecting fails with `full`
+  // Chance that queue_pair::put() finds its room full, 0 ... 1.
+  double refused_puts = 0;
   // As devices do: one poll hands out completions and all events, also those that came later. Else each comes in
   // its order.
   bool events_with_completions = false;
@@ -48,6 +50,7 @@ struct fault_counters {
   std::uint64_t failed_allocations = 0;
   std::uint64_t failed_requests = 0;
   std::uint64_t corrupted_completions = 0;
+  std::uint64_t refused_puts = 0;
   // "lost 12, duplicated 3, ...": what is not zero.
   [[nodiscard]] std::string text() const;
 };
@@ -113,7 +116,7 @@ class network {
   // The n-th registration, open, listen, connect, accept or create of the host from now on (1 = the
   // next) fails with no_memory. 0: none.
   void fail_allocation(std::string_view host, std::uint32_t n);
-  // The n-th send, write, read or atomic posted from now on (1 = the next) is not carried out and
+  // The n-th send, write, read or atomic posted from now on (1 = the next), puts among them, is not carried out and
   // fails with `status` when its turn comes; on UC and RC that ends the connection.
   void fail_request(std::string_view host, std::uint32_t n, wc_status status);
   void fail_request(queue_pair& pair, std::uint32_t n, wc_status status);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <iterator>
 
 #include <sys/eventfd.h>
 
@@ -69,22 +70,55 @@ std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexc
     events_ready_ = false;
     return 0;
   }
+  CORDMA_REQUIRE_OP(arrived_count_, ==, 0U);
   const bool together = domain_->net_->options().events_with_completions;
   std::size_t n = 0;
-  while (n < out.size() && done_count_ != 0 && (together || !event_is_next())) {
-    out[n] = ring_[first_done_].what;
-    if (h.completions_left != 0 && --h.completions_left == 0) {
-      ++domain_->net_->faults.corrupted_completions;
-      out[n].id ^= garbage;
+  while (n + arrived_count_ < out.size() && done_count_ != 0 && (together || !event_is_next())) {
+    const finished& f = ring_[first_done_];
+    if (f.sender != nullptr) {
+      if (arrived_count_ == most_arrived) break;
+      add_arrived(f.sender->hand_out());
+    } else {
+      out[n] = f.what;
+      if (h.completions_left != 0 && --h.completions_left == 0) {
+        ++domain_->net_->faults.corrupted_completions;
+        out[n].id ^= garbage;
+      }
+      ++n;
     }
     first_done_ = (first_done_ + 1) & (ring_.size() - 1);
     --done_count_;
-    ++n;
   }
   // Else alone: whether the caller looks at events or at completions first, the order is kept.
-  events_ready_ = (together || n == 0) && may_tell();
+  events_ready_ = (together || n + arrived_count_ == 0) && may_tell();
   if (events_ready_) progressed = true;
   return n;
+}
+
+// Those of one sender stand together: who lets one stay then finds all behind it.
+void sim_adapter::add_arrived(const arrived_message& m) noexcept {
+  const auto end = arrived_.begin() + static_cast<std::ptrdiff_t>(arrived_count_);
+  auto at = end;
+  while (at != arrived_.begin() && std::prev(at)->from != m.from) --at;
+  if (at == arrived_.begin()) at = end;
+  std::move_backward(at, end, std::next(end));
+  *at = m;
+  ++arrived_count_;
+}
+
+void sim_adapter::release_arrived() noexcept {
+  const std::span<arrived_message> all = arrived();
+  for (std::size_t i = 0; i < all.size();) {
+    auto* const from = static_cast<sim_pair*>(all[i].from);
+    std::size_t taken = 0;
+    std::size_t stay = 0;
+    for (; i < all.size() && all[i].from == from; ++i) {
+      CORDMA_REQUIRE(all[i].stays || stay == 0 || from == nullptr);
+      ++(all[i].stays ? stay : taken);
+    }
+    if (from != nullptr) from->looked_at(taken, stay);
+  }
+  arrived_count_ = 0;
 }
 
 bool sim_adapter::may_tell() const noexcept {
@@ -106,8 +140,20 @@ arm_state sim_adapter::arm() noexcept {
 
 void sim_adapter::push(std::uint32_t number, const completion& c,
                        const receive_queue* from) noexcept {
+  add({order_++, number, c, from, nullptr});
+}
+
+void sim_adapter::push(sim_pair& from) noexcept {
+  add({order_++, from.id().number, {}, nullptr, &from});
+}
+
+void sim_adapter::withdraw(const sim_pair& from) noexcept {
+  sift([&from](const finished& f) { return f.sender != &from; });
+}
+
+void sim_adapter::add(const finished& f) noexcept {
   if (done_count_ == ring_.size()) grow();
-  ring_[(first_done_ + done_count_) & (ring_.size() - 1)] = {order_++, number, c, from};
+  ring_[(first_done_ + done_count_) & (ring_.size() - 1)] = f;
   ++done_count_;
 }
 
@@ -142,6 +188,7 @@ void sim_adapter::remove(sim_pair& p) noexcept {
     if (f.what.from == &p) f.what.from = nullptr;
     return f.number != p.id().number || f.from != nullptr;
   });
+  forget_arrived(p);
   std::erase_if(events_, [&p](const happened& h) { return h.what.pair == &p; });
   events_ready_ = events_ready_ && may_tell();
 }

@@ -48,13 +48,15 @@ class sim_receive_queue final : public software_receive_queue {
   sim_adapter& owner_;
 };
 
-// Completions and events leave in the order in which they came about: none overtakes the other.
+// Completions, messages in place and events leave in the order in which they came about: none overtakes
+// another, but that those messages of one poll stand together that are from one sender.
 class sim_adapter final : public adapter, public receive_queue_home {
  public:
   sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd);
   ~sim_adapter() override;
 
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
+  void release_arrived() noexcept override;
   cm_event next_event() override;
   [[nodiscard]] int wait_fd() const noexcept override { return event_fd_.get(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return true; }
@@ -79,6 +81,10 @@ class sim_adapter final : public adapter, public receive_queue_home {
   // `from`: the receive queue whose receive it is, or null.
   void push(std::uint32_t number, const completion& c, const receive_queue* from) noexcept;
   void push(cm_event e);
+  // A message of it lies there whole, to be handed out in its turn.
+  void push(sim_pair& from) noexcept;
+  // What it has to hand out takes receives instead.
+  void withdraw(const sim_pair& from) noexcept;
   void add(sim_pair&) noexcept { ++pairs_; }
   // Nothing of it is reported any more, save shared receives: as of nobody.
   void remove(sim_pair& p) noexcept;
@@ -91,6 +97,7 @@ class sim_adapter final : public adapter, public receive_queue_home {
     std::uint32_t number;  // of the queue pair
     completion what;
     const receive_queue* from;
+    sim_pair* sender;  // of a message in place; null: a completion
   };
   struct happened {
     std::uint64_t order;
@@ -105,7 +112,9 @@ class sim_adapter final : public adapter, public receive_queue_home {
            (done_count_ == 0 || events_.front().order < ring_[first_done_].order);
   }
   [[nodiscard]] bool may_tell() const noexcept;
+  void add(const finished& f) noexcept;
   void grow();
+  void add_arrived(const arrived_message& m) noexcept;
   // Drops the completions that `keep` does not keep.
   template <class Keep>
   void sift(Keep keep) noexcept;

@@ -2,6 +2,7 @@
 #include <cordma/net/transport/sim/sim_pair.hpp>
 
 #include <algorithm>
+#include <cstring>
 
 namespace cordma::transport::sim {
 namespace {
@@ -44,11 +45,12 @@ sim_pair::~sim_pair() {
   const bool known = state_ != state::idle && state_ != state::connecting;
   if (known && peer_.number != 0 && !goodbye_said_ && host_->alive) {
     handshake last{.graceful = disconnect_called_, .nak = responder_.failed()};
-    last.nak_psn = responder_.expected();
+    last.nak_psn = responder_.settled();
     host_->say_goodbye(id_, peer_, last, options_.peer_timeout);
   }
   for (std::uint32_t g = 0; g < net().group_count(); ++g) std::erase(net().members(g), id_);
   host_->remove(id_.number);
+  while (!sends_.empty()) end_send();
   if (shared_ != nullptr) {
     while (!recvs_.empty()) complete_recv(wc_status::wr_flush_err, packet{}, 0);
     shared_->leave();
@@ -88,6 +90,27 @@ posted sim_pair::post_recv(const recv_request& request, completion&) noexcept {
   recvs_.push(request);
   if (state_ == state::error) flush();
   return posted::pending;
+}
+
+bool sim_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
+  if (state_ != state::connected || !sends_.has_room_for_put()) return false;
+  if (bytes > most_mtu - sizeof head) return false;
+  if (net().chance().chance(net().options().refused_puts)) {
+    ++net().faults.refused_puts;
+    return false;
+  }
+  packet& copy = net().take_packet();
+  copy.length = static_cast<std::uint32_t>(sizeof head + bytes);
+  std::memcpy(copy.payload, &head, sizeof head);
+  if (bytes != 0) std::memcpy(copy.payload + sizeof head, data, bytes);
+  doom(sends_.put(copy));
+  pump();
+  return true;
+}
+
+arrived_message sim_pair::hand_out() noexcept {
+  const packet& m = responder_.hand_out();
+  return {.from = this, .data = m.payload, .bytes = m.length};
 }
 
 bool sim_pair::borrow() noexcept {
@@ -141,8 +164,20 @@ packet& sim_pair::new_packet(packet_kind kind) noexcept {
 
 // ---- completing ----
 
+// The oldest one. What was put has nothing to complete.
 void sim_pair::complete_send(wc_status status) noexcept {
-  const send_entry& e = sends_.front();
+  if (sends_.front().copy == nullptr) report_send(sends_.front(), status);
+  end_send();
+  if (state_ == state::closing && sends_.completed() == close_at_) finish_closing();
+}
+
+void sim_pair::end_send() noexcept {
+  packet* const copy = sends_.front().copy;
+  sends_.pop();
+  if (copy != nullptr) net().give(*copy);
+}
+
+void sim_pair::report_send(const send_entry& e, wc_status status) noexcept {
   completion c;
   c.id = e.request.id;
   c.byte_len = static_cast<std::uint32_t>(e.length);
@@ -150,8 +185,6 @@ void sim_pair::complete_send(wc_status status) noexcept {
   c.op = e.request.op;
   if (c.op == opcode::bind && status == wc_status::success) c.key = e.request.rkey;
   owner_.push(id_.number, c, nullptr);
-  sends_.pop();
-  if (state_ == state::closing && sends_.completed() == close_at_) finish_closing();
 }
 
 void sim_pair::complete_recv(wc_status status, const packet& last, std::uint64_t bytes) noexcept {

@@ -56,6 +56,7 @@ class sim_pair final : public queue_pair {
   [[nodiscard]] std::string peer_address() const override;
   posted post_send(const send_request& request, completion& now) noexcept override;
   posted post_recv(const recv_request& request, completion& now) noexcept override;
+  bool put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
   result<std::uint32_t> make_window(const window_range& range) override;
@@ -78,6 +79,14 @@ class sim_pair final : public queue_pair {
   // ---- what the network brings ----
   void receive(const packet& p) noexcept;
   void on_alarm(std::uint8_t which, std::uint64_t token) noexcept;
+
+  // ---- messages in place, for the adapter ----
+  // REQUIRES one for which push() was called, and no withdraw() since.
+  [[nodiscard]] arrived_message hand_out() noexcept;
+  // Of those handed out, the first were taken, and the others stay.
+  void looked_at(std::size_t taken, std::size_t stay) noexcept {
+    responder_.looked_at(taken, stay);
+  }
 
   // ---- for the parts ----
   [[nodiscard]] fabric& net() noexcept { return host_->net(); }
@@ -138,6 +147,8 @@ class sim_pair final : public queue_pair {
   void flush() noexcept;
   void flush_send(const send_entry& e) noexcept;
   void doom(send_entry& e) noexcept;
+  void report_send(const send_entry& e, wc_status status) noexcept;
+  void end_send() noexcept;
   void went_up(std::span<const std::byte> data) noexcept;
   void agree(const handshake& theirs) noexcept;
   void finish_closing() noexcept;
