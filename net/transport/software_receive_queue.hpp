@@ -120,6 +120,9 @@ class reporting_receive_queue final : public software_receive_queue {
   [[nodiscard]] bool has_reports() const noexcept {
     return finished_ != handed_ || !ended_.empty();
   }
+  // Of all that it lent: completed, and handed out. What is completed first is handed out first.
+  [[nodiscard]] std::uint64_t finished() const noexcept { return finished_; }
+  [[nodiscard]] std::uint64_t handed() const noexcept { return handed_; }
 
  private:
   void tell_ended() noexcept;

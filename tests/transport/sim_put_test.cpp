@@ -26,8 +26,9 @@ struct lane {
   [[nodiscard]] link_pair join(const queue_pair_options& sending = {}) {
     queue_pair_options receiving;
     receiving.shared = queue.get();
-    receiving.in_place = true;
-    return join_up(w, w.a(), w.b(), "b", sending, receiving);
+    link_pair made = join_up(w, w.a(), w.b(), "b", sending, receiving);
+    made.server->in_place = true;
+    return made;
   }
   // Receives of the ids 0 ... n - 1.
   void post_receives(std::size_t n) {

@@ -169,7 +169,7 @@ TEST_CASE("tcp: another version or parameter is named, with mine and theirs") {
     CHECK(e.what == tp::cm_event::type::failed);
     CHECK(e.why.code() == errc::unsupported_version);
     const char* const expected =
-        version ? "version: mine 3, theirs 9" : "service: mine 0, theirs 2";
+        version ? "version: mine 4, theirs 9" : "service: mine 0, theirs 2";
     CHECK(e.why.message().find(expected) != std::string::npos);
     ::close(peer);
   }
@@ -349,6 +349,101 @@ TEST_CASE(
   CHECK(got.from == victim.get());
   c.until([&] { return target.bytes[0] == std::byte{1}; });
   victim.reset();
+}
+
+namespace {
+
+// A raw peer of a connection whose receives are shared and whose messages are handed out where they lie.
+struct attacked_in_place : connected {
+  attacked_in_place()
+      : queue(b.adapter->make_receive_queue(4, 1).value()), peer(listener->bound().port) {
+    tp::queue_pair_options sharing;
+    sharing.shared = queue.get();
+    wire::hello h;
+    h.read_depth = 1;
+    h.recv_depth = h.credit = 16;
+    peer.say(h);
+    victim = b.adapter->accept(event(b).request, sharing, {}).value();
+    victim->in_place = true;
+    CHECK(event(b).what == tp::cm_event::type::established);
+  }
+  void expect_broken(std::string_view why) {
+    const tp::cm_event e = event(b);
+    CHECK(e.what == tp::cm_event::type::disconnected);
+    CHECK(e.why.message().find(why) != std::string::npos);
+  }
+  // Polls b until a message is there, or so many times; its bytes.
+  std::vector<std::byte> message(int polls = most_polls) {
+    std::vector<std::byte> bytes;
+    for (int i = 0; i < polls && bytes.empty(); ++i) {
+      std::array<tp::completion, 4> out;
+      bool progressed = false;
+      CHECK(b.adapter->poll(out, progressed) == 0);
+      if (b.adapter->arrived().empty()) continue;
+      const tp::arrived_message& m = b.adapter->arrived()[0];
+      CHECK(m.from == victim.get());
+      bytes.assign(m.data, m.data + m.bytes);
+      b.adapter->release_arrived();
+    }
+    return bytes;
+  }
+  std::unique_ptr<tp::receive_queue> queue;
+  raw_peer peer;
+  std::unique_ptr<tp::queue_pair> victim;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "tcp: a message that is put where receives are not shared breaks off that connection only") {
+  attacked c;
+  c.peer.say(frame_of(wire::frame_type::put, 4));
+  c.expect_broken("where it may not");
+}
+
+TEST_CASE("tcp: a put beyond the largest one breaks off that connection only") {
+  attacked_in_place c;
+  c.peer.say(frame_of(wire::frame_type::put, wire::most_put + 1));
+  c.expect_broken("beyond the largest one");
+}
+
+TEST_CASE(
+    "tcp: a put behind a message that was refused ends its connection: it could not be kept") {
+  attacked_in_place c;
+  c.peer.say(frame_of(wire::frame_type::send, 32U << 10));  // too long to lie there whole
+  c.peer.say(std::vector<std::byte>(32U << 10));
+  c.settle(50);
+  c.peer.say(frame_of(wire::frame_type::put, 4));
+  c.peer.say(std::vector<std::byte>(4));
+  c.expect_broken("where it may not");
+}
+
+TEST_CASE("tcp: a message that comes byte by byte is handed out when it is whole") {
+  attacked_in_place c;
+  for (const auto type : {wire::frame_type::put, wire::frame_type::send}) {
+    wire::header_buffer b;
+    const std::size_t n = wire::encode(frame_of(type, 3), b);
+    std::vector<std::byte> all(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(n));
+    const std::vector<std::byte> body(3, std::byte{7});
+    all.insert(all.end(), body.begin(), body.end());
+    for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+      c.peer.say({&all[i], 1});
+      CHECK(c.message(50).empty());
+    }
+    c.peer.say({&all.back(), 1});
+    CHECK(c.message() == body);
+  }
+}
+
+TEST_CASE(
+    "tcp: messages in front of a frame that is wrong are handed out before the connection ends") {
+  attacked_in_place c;
+  const std::vector<std::byte> body(3, std::byte{7});
+  c.peer.say(frame_of(wire::frame_type::put, 3));
+  c.peer.say(body);
+  c.peer.say(std::vector<std::byte>(16, std::byte{99}));
+  CHECK(c.message() == body);
+  c.expect_broken("unknown frame type");
 }
 
 TEST_CASE("tcp: acknowledging what was never sent breaks off that connection only") {

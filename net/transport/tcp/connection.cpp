@@ -40,6 +40,8 @@ connection::connection(tcp_adapter& home, const queue_pair_options& granted)
                 shared_ != nullptr ? shared_->max_segments() : granted.max_segments, 0),
       answers_(granted.read_depth),
       windows_(home.regions()),
+      rest_(shared_ != nullptr ? new std::byte[most_put] : nullptr),
+      input_(shared_ != nullptr ? input_buffer::kept::yes : input_buffer::kept::no),
       watch_timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_watch(); }),
       rnr_timer_(*this, [](timer& t) noexcept {
         connection& self = *static_cast<timed&>(t).owner;
@@ -267,7 +269,7 @@ void connection::enter_error(failure why) noexcept {
     e.why = std::move(why);
     home_.report(std::move(e));
   }
-  if (shared_ != nullptr) shared_->withdraw(*this);
+  withdraw();
   sends_.flush();
   receives_.flush();
   CORDMA_ASSERT_OP(sends_.done, ==, sends_.posted);
@@ -326,8 +328,8 @@ void connection::watch_peer() noexcept {
 }
 
 bool connection::owes_something() const noexcept {
-  return sends_.done != sends_.posted || phase_ == phase::goodbye_sent ||
-         phase_ == phase::finishing || phase_ == phase::draining;
+  return sends_.done != sends_.posted || partial_.what == outgoing::kind::put ||
+         phase_ == phase::goodbye_sent || phase_ == phase::finishing || phase_ == phase::draining;
 }
 
 void connection::on_watch() noexcept {

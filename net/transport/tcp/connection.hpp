@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
+#include <cordma/net/transport/tcp/input_buffer.hpp>
 #include <cordma/net/transport/tcp/queues.hpp>
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
 #include <cordma/net/transport/window_set.hpp>
@@ -10,7 +11,7 @@ namespace cordma::transport::tcp {
 
 // A frame that is being sent. Its header is fixed when its first byte leaves.
 struct outgoing {
-  enum class kind : std::uint8_t { none, request, answer, control };
+  enum class kind : std::uint8_t { none, request, answer, control, put };
   kind what = kind::none;
   frame_type type = frame_type::update;
   std::uint8_t header_bytes = 0;
@@ -70,6 +71,8 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] std::string peer_address() const override { return peer_; }
   [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
   [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
+  [[nodiscard]] bool put(message_head head, const std::byte* data,
+                         std::uint32_t bytes) noexcept override;
   void ring() noexcept override { transmit(); }
   result<std::uint32_t> make_window(const window_range& range) override;
   void free_window(std::uint32_t window) noexcept override { windows_.free(window); }
@@ -88,8 +91,11 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void starve() noexcept;
   // Takes what the socket has, up to a bound. True if anything came.
   bool receive() noexcept;
-  // Whether the last receive() emptied the socket.
-  [[nodiscard]] bool drained() const noexcept { return drained_; }
+  // Whether the last receive() emptied the socket, or nothing of it is wanted.
+  [[nodiscard]] bool drained() const noexcept { return drained_ || turn_ == turn::awaited; }
+  // A message that it handed out in the last poll was looked at: each of them, in their order, then released().
+  void looked_at(const arrived_message& m) noexcept;
+  void released() noexcept;
   // Acknowledgements and credits that no other frame took along. True when nothing is left to do.
   enum class urgency : std::uint8_t { when_idle, now };
   bool tend(urgency u) noexcept;
@@ -111,10 +117,20 @@ class connection final : public queue_pair, public socket_handler, public receiv
 
   connection_link completed_link{*this};
   connection_link due_link{*this};
+  connection_link pending_link{*this};
 
  private:
   using phase = life_phase;
   enum class destination : std::uint8_t { none, receive, region, answer, nowhere };
+  // What became of the frame in front of the input.
+  enum class intake : std::uint8_t {
+    used,
+    hungry,  // it is not whole
+    handed,  // messages in front of it were handed out, and are to be looked at first
+    later,   // a message to be handed out: the next poll does
+    waits,   // a message that was put, and finds no receive
+  };
+  static constexpr int most_reads_per_poll = 4;  // system calls
   friend struct handshake;
   struct timed : timer {
     timed(connection& c, timer::function f) noexcept : timer(f), owner(&c) {}
@@ -175,14 +191,24 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] bool startable(std::uint32_t number, const out_batch& b) const noexcept;
   void commit(out_batch& b, std::size_t written) noexcept;
   void began(const outgoing& f) noexcept;
+  void told() noexcept;
   void finished(const outgoing& f) noexcept;
   void finish() noexcept;
   [[nodiscard]] bool anything_to_send() const noexcept;
   void block_output() noexcept;
   void unblock_output() noexcept;
+  // One that is sent may be refused, and with it all that is behind it.
+  [[nodiscard]] bool awaits_ack_of_message() const noexcept {
+    return static_cast<std::int32_t>(last_message_ - sends_.acked) > 0;
+  }
+  [[nodiscard]] bool may_put(std::uint32_t bytes) const noexcept;
+  void keep_rest(const outgoing& f, message_head head, const std::byte* data) noexcept;
 
   // connection_input.cpp
   [[nodiscard]] bool receive_once() noexcept;
+  // One read; `staged`: bytes that went to `staging`.
+  [[nodiscard]] bool read_some(std::span<std::byte> staging, std::size_t& staged) noexcept;
+  [[nodiscard]] std::size_t staging_limit(std::size_t most) const noexcept;
   [[nodiscard]] std::size_t aim(io_list<16>& io, region_table::pin& held) noexcept;
   void feed(std::span<const std::byte> bytes) noexcept;
   void place(std::span<const std::byte> bytes) noexcept;
@@ -190,6 +216,8 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void arrived(std::size_t bytes) noexcept;
   [[nodiscard]] std::size_t take_header(std::span<const std::byte> bytes) noexcept;
   void on_frame(const frame& f) noexcept;
+  void carry_out(const frame& f) noexcept;
+  void on_put(const frame& f) noexcept;
   [[nodiscard]] bool on_counters(const frame& f) noexcept;
   void on_message(const frame& f) noexcept;
   void on_write(const frame& f) noexcept;
@@ -217,6 +245,23 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void end_of_stream() noexcept;
   void finish_with(failure why) noexcept;
   [[nodiscard]] bool credit_due() const noexcept;
+
+  // connection_arrival.cpp
+  [[nodiscard]] bool receive_input() noexcept;
+  [[nodiscard]] bool fill_input() noexcept;
+  [[nodiscard]] intake take_input(bool& any) noexcept;
+  [[nodiscard]] intake take_frame(const frame& f, std::size_t header_bytes) noexcept;
+  [[nodiscard]] intake hand_out(const frame& f, std::size_t size) noexcept;
+  [[nodiscard]] intake fail_input(const char* why) noexcept;
+  // Not where a receive was taken for a message that was refused: it takes that when it comes again.
+  [[nodiscard]] bool takes_in_place() const noexcept {
+    return in_place && options_.shared != nullptr && !by_receive_ && receives_.posted == receives_.done;
+  }
+  void await_receive() noexcept;
+  [[nodiscard]] bool stop_waiting() noexcept;
+  void withdraw() noexcept;
+
+  static constexpr const char* impossible_counters = "acknowledges or grants what cannot be";
 
   tcp_adapter& home_;
   event_queue::room events_room_;
@@ -253,7 +298,16 @@ class connection final : public queue_pair, public socket_handler, public receiv
   std::uint32_t last_request_ = 0;  // closing: the first that is not carried out any more
   outgoing partial_;
   arriving in_;
-  std::uint32_t last_payload_ = 0;  // bytes, of the frame before: what the next one may be like
+  std::unique_ptr<std::byte[]> rest_;  // payload of a put, of which the socket took a part
+  std::uint32_t last_message_ = 0;     // behind the last message sent, unless it is acknowledged
+  // Where receives are shared.
+  input_buffer input_;
+  bool handed_out_ = false;  // what is in front of the input is looked at, and stays where it is
+  bool by_receive_ = false;  // a message stayed: all that have come take receives
+  // Of a message that was put and finds no receive.
+  enum class turn : std::uint8_t { none, awaited, came } turn_ = turn::none;
+  std::uint64_t last_finished_ = 0;  // shared_->finished() after the last receive taken here
+  std::uint32_t last_payload_ = 0;   // bytes, of the frame before: what the next one may be like
 
   std::uint32_t peer_recv_depth_ = 0;
   std::uint32_t credits_ = 0;       // receives the peer has posted so far

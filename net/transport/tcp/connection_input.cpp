@@ -11,7 +11,6 @@
 namespace cordma::transport::tcp {
 namespace {
 
-constexpr int most_reads_per_poll = 4;              // system calls
 constexpr std::size_t most_direct = 1U << 20;       // bytes per system call, straight into place
 constexpr std::uint32_t large_payload = 16U << 10;  // bytes; worth a system call of its own
 constexpr std::size_t small_staging = 1024;         // bytes taken along when payloads are large
@@ -39,6 +38,7 @@ void connection::on_ready(std::uint32_t events) noexcept {
 }
 
 bool connection::receive() noexcept {
+  if (input_) return receive_input();
   drained_ = false;
   bool any = false;
   for (int i = 0; i < most_reads_per_poll && socket_ && !drained_; ++i) any = receive_once() || any;
@@ -48,11 +48,23 @@ bool connection::receive() noexcept {
 }
 
 bool connection::receive_once() noexcept {
+  const std::span<std::byte> staging = home_.staging().first(staging_limit(home_.staging().size()));
+  std::size_t staged = 0;
+  const bool any = read_some(staging, staged);
+  feed(staging.first(staged));
+  return any;
+}
+
+std::size_t connection::staging_limit(std::size_t most) const noexcept {
+  const bool is_large = std::max(in_.left, last_payload_) >= large_payload;
+  return is_large ? std::min(small_staging, most) : most;
+}
+
+bool connection::read_some(std::span<std::byte> staging, std::size_t& staged) noexcept {
+  CORDMA_ASSERT(!staging.empty());
   io_list<16> io;
   region_table::pin held;
   const std::size_t direct = aim(io, held);
-  const std::span<std::byte> staging = home_.staging().first(
-      std::max(in_.left, last_payload_) >= large_payload ? small_staging : home_.staging().size());
   io.add(staging.data(), staging.size());
   const ssize_t n = io.count == 1
                         ? ::recv(socket_.get(), staging.data(), staging.size(), 0)
@@ -73,7 +85,7 @@ bool connection::receive_once() noexcept {
   drained_ = bytes < io.bytes;
   const std::size_t placed = std::min(bytes, direct);
   if (placed != 0) arrived(placed);
-  feed(staging.first(bytes - placed));
+  staged = bytes - placed;
   return true;
 }
 
@@ -177,8 +189,13 @@ std::size_t connection::take_header(std::span<const std::byte> bytes) noexcept {
 }
 
 void connection::on_frame(const frame& f) noexcept {
-  if (!on_counters(f)) return protocol_error("acknowledges or grants what cannot be");
-  if (peer_said_goodbye_ && is_request(f.type)) return protocol_error("goes on after its goodbye");
+  if (!on_counters(f)) return protocol_error(impossible_counters);
+  carry_out(f);
+}
+
+void connection::carry_out(const frame& f) noexcept {
+  const bool goes_on = is_request(f.type) || f.type == frame_type::put;
+  if (peer_said_goodbye_ && goes_on) return protocol_error("goes on after its goodbye");
   if (refusing_ && is_request(f.type)) return drop(f);
   switch (f.type) {
     case frame_type::send:
@@ -199,6 +216,7 @@ void connection::on_frame(const frame& f) noexcept {
     case frame_type::not_ready: return on_not_ready();
     case frame_type::resumed: return on_resumed();
     case frame_type::goodbye: return on_goodbye();
+    case frame_type::put: return on_put(f);
   }
 }
 
@@ -214,7 +232,9 @@ bool connection::on_counters(const frame& f) noexcept {
   if (acked > could || unused > static_cast<std::int32_t>(peer_recv_depth_)) return false;
   sends_.acked += acked;
   credits_ += granted;
-  if (acked != 0 && sends_.settle()) home_.mark_completed(*this);
+  if (acked == 0) return true;
+  if (!awaits_ack_of_message()) last_message_ = sends_.acked;
+  if (sends_.settle()) home_.mark_completed(*this);
   return true;
 }
 
@@ -237,7 +257,8 @@ void connection::payload_complete() noexcept {
         return refuse(wc_status::rem_access_err, "invalidates a key that is no window's of its");
       }
       complete_receive(f);
-      return carried_out(f.length);
+      if (f.type != frame_type::put) carried_out(f.length);
+      return;
     case destination::region:
       if (f.type == frame_type::write_imm) complete_receive(f);
       prompt_ = true;
@@ -269,6 +290,7 @@ void connection::complete_receive(const frame& f) noexcept {
   ++receives_.done;
   if (shared_ == nullptr) return home_.mark_completed(*this);
   shared_->finish(completion_of(s));
+  last_finished_ = shared_->finished();
   receives_.taken = receives_.done;
 }
 
@@ -281,8 +303,12 @@ bool connection::borrow() noexcept {
   return lent != nullptr;
 }
 
-// For the message that was refused; the peer has it still.
+// For the message that waits in the input, or that was refused; the peer has that still.
 void connection::turn_came() noexcept {
+  if (turn_ != turn::none) {
+    turn_ = turn::came;
+    return home_.mark_pending(*this);
+  }
   if (!borrow()) return;
   update_due_ = true;
   home_.mark_due(*this);
@@ -326,13 +352,22 @@ void connection::on_message(const frame& f) noexcept {
   const bool fits = f.length <= s.length;
   if (fits && s.status == wc_status::success) return expect_payload(f, destination::receive);
   // As a NIC has it: the receive fails, and the sender learns what kind of failure it was.
-  if (fits) {
-    ++receives_.done;
-    return refuse(wc_status::rem_op_err, "sent into a receive whose memory is not registered");
-  }
-  s.status = wc_status::loc_len_err;
+  if (!fits) s.status = wc_status::loc_len_err;
   ++receives_.done;
-  refuse(wc_status::rem_inv_req_err, "sent a message longer than the receive posted");
+  const wc_status status = fits ? wc_status::rem_op_err : wc_status::rem_inv_req_err;
+  const char* const what = fits ? "sent into a receive whose memory is not registered"
+                                : "sent a message longer than the receive posted";
+  if (f.type != frame_type::put) return refuse(status, what);
+  // It has no number to be answered by.
+  failure why = failure::of(to_errc(status), {peer_, " ", what});
+  why.with_status(static_cast<std::uint16_t>(status), 0);
+  break_off(std::move(why));
+}
+
+// It is not carried out before has_receive(): see take_frame().
+void connection::on_put(const frame& f) noexcept {
+  if (!input_ || refusing_) return protocol_error("puts a message where it may not");
+  on_message(f);
 }
 
 void connection::on_write(const frame& f) noexcept {
@@ -443,7 +478,7 @@ void connection::on_goodbye() noexcept {
 void connection::finish_with(failure why) noexcept {
   finish_why_ = std::move(why);
   if (phase_ != phase::finishing) phase_.become(phase::finishing);
-  if (shared_ != nullptr) shared_->withdraw(*this);
+  withdraw();
   home_.home().remove(rnr_timer_);
 }
 

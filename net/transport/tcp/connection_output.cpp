@@ -1,5 +1,6 @@
 // The sending half of a connection: which frame is next, and what became of it.
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
@@ -89,6 +90,51 @@ void connection::transmit() noexcept {
   home_.mark_due(*this);
 }
 
+// Nothing waits in front of it, and it cannot be dropped behind a message that finds no receive.
+bool connection::may_put(std::uint32_t bytes) const noexcept {
+  return phase_ == phase::open && peer_shares_ && rest_ != nullptr &&
+         bytes <= most_put - sizeof(message_head) && !awaits_ack_of_message() && !output_blocked_ &&
+         !anything_to_send();
+}
+
+bool connection::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
+  if (!may_put(bytes)) return false;
+  CORDMA_ASSERT(!held_ && !resumed_due_);  // or a message would await its acknowledgement
+  outgoing f;
+  f.what = outgoing::kind::put;
+  f.payload = static_cast<std::uint32_t>(sizeof head) + bytes;
+  frame header;
+  header.type = frame_type::put;
+  header.length = f.payload;
+  stamp(f, header);
+  std::array<iovec, 3> io{iovec{f.header.data(), f.header_bytes}, iovec{&head, sizeof head},
+                          iovec{const_cast<std::byte*>(data), bytes}};
+  msghdr m{};
+  m.msg_iov = io.data();
+  m.msg_iovlen = io.size();
+  const ssize_t n = ::sendmsg(socket_.get(), &m, MSG_NOSIGNAL);
+  if (n <= 0) return false;  // post_send() waits for room, or says why there will be none
+  ++activity_;
+  told();
+  f.sent = static_cast<std::uint64_t>(n);
+  if (f.sent != f.size()) keep_rest(f, head, data);
+  return true;
+}
+
+// From here on it is as a request of which a part was sent, but that its bytes are not its sender's.
+void connection::keep_rest(const outgoing& f, message_head head, const std::byte* data) noexcept {
+  CORDMA_ASSERT_OP(f.sent, <, f.size());
+  CORDMA_ASSERT_OP(f.payload, <=, most_put);
+  CORDMA_ASSERT(partial_.what == outgoing::kind::none);
+  std::memcpy(rest_.get(), &head, sizeof head);
+  const std::size_t in_front = f.header_bytes + sizeof head;
+  const std::size_t gone = f.sent > in_front ? static_cast<std::size_t>(f.sent) - in_front : 0;
+  const std::size_t bytes = f.payload - sizeof head;
+  if (gone < bytes) std::memcpy(&rest_[sizeof head + gone], data + gone, bytes - gone);
+  partial_ = f;
+  block_output();
+}
+
 void connection::block_output() noexcept {
   if (output_blocked_ || !socket_) return;
   CORDMA_ASSERT(!failed_);
@@ -113,8 +159,10 @@ void connection::unblock_output() noexcept {
 
 result<void> connection::follow() noexcept {
   if (!socket_) return {};
-  if (waiting_) return socket_.watch(std::uint32_t{EPOLLIN} | std::uint32_t{EPOLLOUT});
-  if (!home_.tries(*this)) return socket_.watch(EPOLLIN);
+  const bool reads = turn_ != turn::awaited;
+  if (waiting_)
+    return socket_.watch(std::uint32_t{EPOLLOUT} | (reads ? std::uint32_t{EPOLLIN} : 0));
+  if (reads && !home_.tries(*this)) return socket_.watch(EPOLLIN);
   socket_.unwatch();
   return {};
 }
@@ -277,6 +325,8 @@ void connection::add_payload(out_batch& b, outgoing& f) noexcept {
   const std::size_t left = std::min<std::size_t>(f.payload - offset, most_bytes);
   if (left != 0 && f.what == outgoing::kind::request) {
     b.io.add(sends_.segments(f.number), offset, left, 1);
+  } else if (left != 0 && f.what == outgoing::kind::put) {
+    b.io.add(&rest_[static_cast<std::size_t>(offset)], left);
   } else if (left != 0 && answers_[f.number].length == word_bytes) {
     b.io.add(reinterpret_cast<const std::byte*>(&answers_[f.number].value) + offset, left);
   } else if (left != 0) {
@@ -317,18 +367,24 @@ void connection::commit(out_batch& b, std::size_t written) noexcept {
   }
 }
 
-void connection::began(const outgoing& f) noexcept {
+// A frame's header leaves, as stamp() made it.
+void connection::told() noexcept {
   told_ack_ = executed_;
   told_credit_ = receives_.posted;
   bytes_unacked_ = 0;
   prompt_ = false;
   update_due_ = false;
+}
+
+void connection::began(const outgoing& f) noexcept {
+  told();
   if (f.what != outgoing::kind::request) return;
   const send_slot& s = sends_[f.number];
   sends_.sent = f.number + 1;
   if (wants_answer(s.op)) ++sends_.reads;
   if (!takes_receive(s.op)) return;
   ++credits_used_;
+  last_message_ = f.number + 1;
   held_ = false;
   refusals_ = 0;
 }

@@ -12,8 +12,9 @@
 
 namespace cordma::transport::tcp {
 
-inline constexpr std::uint16_t wire_version = 3;
+inline constexpr std::uint16_t wire_version = 4;
 inline constexpr std::uint32_t most_message = 1U << 30;  // bytes of payload in one frame
+inline constexpr std::uint32_t most_put = 8U << 10;      // bytes of payload in a put
 inline constexpr std::uint32_t most_depth = 4096;        // requests or receives outstanding
 inline constexpr std::uint32_t most_reads = 128;         // reads and atomics outstanding
 // Counters travel modulo 65536 and are told apart by their distance.
@@ -69,6 +70,9 @@ enum class frame_type : std::uint8_t {
       17,  // the request behind `ack` finds no receive: it and all after it are dropped, until
   resumed =
       18,  // its sender has heard that. Sent again they are when `credit` promises the first one
+  // A message of which its sender keeps no copy, to a side that shares its receives: no request, without a number and
+  // an acknowledgement. None is behind a message that is not acknowledged, so none is ever dropped.
+  put = 19,  // payload
 };
 
 struct frame {
@@ -130,7 +134,8 @@ using header_buffer = std::array<std::byte, most_header>;
     case frame_type::probe_answer:
     case frame_type::goodbye:
     case frame_type::not_ready:
-    case frame_type::resumed: return plain_header;
+    case frame_type::resumed:
+    case frame_type::put: return plain_header;
     case frame_type::write:
     case frame_type::write_imm:
     case frame_type::read: return target_header;
@@ -142,11 +147,11 @@ using header_buffer = std::array<std::byte, most_header>;
   return 0;
 }
 static_assert(header_size(static_cast<frame_type>(0)) == 0, "zeros are no frame");
-static_assert(header_size(static_cast<frame_type>(19)) == 0, "no type follows the last one");
+static_assert(header_size(static_cast<frame_type>(20)) == 0, "no type follows the last one");
 [[nodiscard]] constexpr bool has_payload(frame_type type) noexcept {
   return type == frame_type::send || type == frame_type::send_imm || type == frame_type::write ||
          type == frame_type::write_imm || type == frame_type::read_response ||
-         type == frame_type::send_invalidate;
+         type == frame_type::send_invalidate || type == frame_type::put;
 }
 [[nodiscard]] constexpr bool has_imm(frame_type type) noexcept {
   return type == frame_type::send_imm || type == frame_type::write_imm;
@@ -164,6 +169,7 @@ static_assert(header_size(static_cast<frame_type>(19)) == 0, "no type follows th
 static_assert(is_request(frame_type::send) && is_request(frame_type::flush));
 static_assert(!is_request(frame_type::read_response) && !is_request(frame_type::nak));
 static_assert(!is_request(frame_type::not_ready) && !is_request(frame_type::resumed));
+static_assert(!is_request(frame_type::put) && !is_answer(frame_type::put));
 // Requests are numbered as the operations are, but for the last two. A window is bound here alone; its
 // flush has the bind complete in its turn.
 [[nodiscard]] constexpr frame_type to_frame_type(opcode op) noexcept {
@@ -222,6 +228,7 @@ namespace detail {
   if (!has_imm(f.type) && f.imm != 0) return "an immediate where there is none";
   if (is_atomic(f.type)) return f.length == 8 ? nullptr : "an atomic of other than 8 bytes";
   if (f.length > most_message) return "a length beyond the largest message";
+  if (f.type == frame_type::put && f.length > most_put) return "a put beyond the largest one";
   const bool sized = has_payload(f.type) || f.type == frame_type::read;
   return sized || f.length == 0 ? nullptr : "a length where there is no payload";
 }

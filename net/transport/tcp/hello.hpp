@@ -50,7 +50,7 @@ struct hello {
   hello_field field = hello_field::none;
   std::uint32_t field_value = 0;
   std::uint32_t read_depth = 0;  // reads and atomics its sender will have in flight, or answers
-  std::uint32_t recv_depth = 0;  // the bound of receives posted by its sender; 0: they are shared
+  std::uint32_t recv_depth = 0;  // the bound of its receives; 0: they are shared, it takes puts
   std::uint16_t credit = 0;      // receives posted by its sender so far
   token own{};                   // attach only
   token peer{};                  // attach only

@@ -25,7 +25,7 @@ tcp_adapter::~tcp_adapter() {
   CORDMA_ASSERT_OP(by_token_.size(), ==, 0U);
   CORDMA_ASSERT_OP(waiting_, ==, 0);
   CORDMA_ASSERT(events_.empty());
-  CORDMA_ASSERT(completed_.empty() && due_.empty() && reporting_.empty());
+  CORDMA_ASSERT(completed_.empty() && due_.empty() && reporting_.empty() && pending_.empty());
 }
 
 result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options& options) {
@@ -40,8 +40,11 @@ result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options
 }
 
 std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  CORDMA_REQUIRE_OP(arrived_count_, ==, 0U);  // released
   ++polls_;
   polling_ = true;
+  may_arrive_ = room_for_messages(out.size());
+  const bool took = !pending_.empty() && take_pending();
   bool found = false;
   if (skip_ > 0) {
     --skip_;
@@ -51,10 +54,48 @@ std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexc
     if (found && may_skip_) skip_ = 1;
   }
   if (!due_.empty()) do_due(false);
-  if (found || !events_.empty()) progressed = true;
-  const std::size_t n = hand_out(out);
+  if (((found || took) && arrived_count_ == 0) || !events_.empty()) progressed = true;
+  const std::size_t n = hand_out(out.first(out.size() - arrived_count_));
   polling_ = false;
   return n;
+}
+
+// Where there are completions, they have half of it.
+std::size_t tcp_adapter::room_for_messages(std::size_t all) const noexcept {
+  const bool shared = !completed_.empty() || !reporting_.empty();
+  return std::min(shared ? (all + polls_ % 2) / 2 : all, most_arrived);
+}
+
+// Those for which there is no place are the first ones of the next poll.
+bool tcp_adapter::take_pending() noexcept {
+  list<connection_link> work;
+  work.splice_back(pending_);
+  bool any = false;
+  while (!work.empty() && has_place()) any = work.pop_front().owner->receive() || any;
+  work.splice_back(pending_);
+  pending_.splice_back(work);
+  return any;
+}
+
+void tcp_adapter::add_arrived(connection& from, std::span<const std::byte> message) noexcept {
+  CORDMA_ASSERT_OP(arrived_count_, <, may_arrive_);
+  arrived_[arrived_count_++] = {.from = &from,
+                                .data = message.data(),
+                                .bytes = static_cast<std::uint32_t>(message.size()),
+                                .stays = false};
+}
+
+void tcp_adapter::release_arrived() noexcept {
+  connection* last = nullptr;
+  for (const arrived_message& m : arrived()) {
+    auto* const from = static_cast<connection*>(m.from);
+    if (from == nullptr) continue;
+    if (last != nullptr && last != from) last->released();
+    last = from;
+    from->looked_at(m);
+  }
+  if (last != nullptr) last->released();
+  arrived_count_ = 0;
 }
 
 bool tcp_adapter::try_active() noexcept {
@@ -154,6 +195,8 @@ arm_state tcp_adapter::arm() noexcept {
       return arm_state::busy;
     }
   }
+  CORDMA_ASSERT_OP(arrived_count_, ==, 0U);
+  if (!pending_.empty()) return arm_state::busy;
   do_due(true);
   const bool reports = !completed_.empty() || !reporting_.empty() || !events_.empty();
   if (reports || !due_.empty()) return arm_state::busy;
@@ -201,6 +244,10 @@ void tcp_adapter::mark_due(connection& c) noexcept {
   if (!c.due_link.linked()) due_.push_back(c.due_link);
 }
 
+void tcp_adapter::mark_pending(connection& c) noexcept {
+  if (!c.pending_link.linked()) pending_.push_back(c.pending_link);
+}
+
 void tcp_adapter::mark_active(connection& c) noexcept {
   CORDMA_ASSERT_OP(active_count_, <=, most_active);
   for (std::size_t i = 0; i < active_count_; ++i) {
@@ -230,6 +277,7 @@ void tcp_adapter::mark_inactive(connection& c) noexcept {
 
 void tcp_adapter::forget(connection& c) noexcept {
   mark_inactive(c);
+  forget_arrived(c);
   std::erase(by_token_, &c);
   CORDMA_ASSERT_OP(connections_, >, 0U);
   CORDMA_ASSERT_OP(active_count_, <, connections_);

@@ -55,6 +55,7 @@ class tcp_adapter final : public adapter, public receive_queue_home {
 
   [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
   cm_event next_event() override;
+  void release_arrived() noexcept override;
   [[nodiscard]] int wait_fd() const noexcept override { return sockets_.fd(); }
   // Level-triggered: as long as any socket has something, so has this.
   [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
@@ -77,7 +78,8 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] tcp_domain& owner() noexcept { return *owner_; }
   [[nodiscard]] region_table& regions() noexcept { return owner_->regions(); }
-  // Where bytes land before it is known what they are. Shared: empty between two calls.
+  // Where bytes land before it is known what they are, but those of connections with an input of their own. Shared:
+  // empty between two calls.
   [[nodiscard]] std::span<std::byte> staging() noexcept { return {staging_.get(), staging_bytes_}; }
 
   [[nodiscard]] socket_set& sockets() noexcept { return sockets_; }
@@ -93,6 +95,12 @@ class tcp_adapter final : public adapter, public receive_queue_home {
 
   void mark_completed(connection& c) noexcept;
   void mark_due(connection& c) noexcept;
+  // It has input that the next poll looks at.
+  void mark_pending(connection& c) noexcept;
+  // For a message, in this poll.
+  [[nodiscard]] bool has_place() const noexcept { return arrived_count_ < may_arrive_; }
+  // REQUIRES has_place(), and that it is the next one in the order of its sender. The bytes stay until released().
+  void add_arrived(connection& from, std::span<const std::byte> message) noexcept;
   void mark_active(connection& c) noexcept;
   // By a look at all sockets, which event mode does before it sleeps anyway.
   void found_active(connection& c) noexcept {
@@ -129,6 +137,8 @@ class tcp_adapter final : public adapter, public receive_queue_home {
 
   // Options as they are granted.
   [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
+  [[nodiscard]] std::size_t room_for_messages(std::size_t all) const noexcept;
+  [[nodiscard]] bool take_pending() noexcept;
   [[nodiscard]] bool try_active() noexcept;
   void retire(std::size_t place) noexcept;
   // False where the epoll set did not take one of them.
@@ -148,6 +158,8 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   list<reporting_link> reporting_;
   list<connection_link> completed_;
   list<connection_link> due_;
+  list<connection_link> pending_;
+  std::size_t may_arrive_ = 0;  // messages in this poll
   // Tried directly in every poll; the others are found by looking at all sockets.
   struct candidate {
     connection* who;

@@ -41,6 +41,7 @@ capabilities describe() {
   c.atomic_with_cpu = true;
   c.every_address = true;
   c.shared_receive_queues = true;
+  c.in_place = true;
   return c;
 }
 

@@ -1,0 +1,71 @@
+// What has come by one connection and is not used yet, in one piece, and no I/O.
+#pragma once
+
+#include <cordma/net/transport/tcp/frame.hpp>
+#include <cordma/runtime/check.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+
+namespace cordma::transport::tcp {
+
+// Bound to one thread. What lies there stays where it is until room() or clear().
+class input_buffer {
+ public:
+  static constexpr std::uint32_t capacity = 16U << 10;  // bytes
+  enum class kept : std::uint8_t { no, yes };
+
+  // Not touched before something comes. Throws std::bad_alloc.
+  explicit input_buffer(kept k) : at_(k == kept::yes ? new std::byte[capacity] : nullptr) {}
+  // Whether there is one.
+  explicit operator bool() const noexcept { return at_ != nullptr; }
+
+  [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
+  [[nodiscard]] std::span<const std::byte> unused() const noexcept {
+    return {at_.get() + begin_, end_ - begin_};
+  }
+  void use(std::size_t bytes) noexcept {
+    CORDMA_ASSERT_OP(bytes, <=, end_ - begin_);
+    begin_ += bytes;
+  }
+  // The first byte that is unused again, of those that were used since room() was called.
+  void go_back_to(const std::byte* first) noexcept {
+    CORDMA_ASSERT_OP(first - at_.get(), >=, 0);
+    CORDMA_ASSERT_OP(static_cast<std::size_t>(first - at_.get()), <=, begin_);
+    begin_ = static_cast<std::size_t>(first - at_.get());
+  }
+  // The frame in front is looked at once for what it says of the connection, also if it is gone back to.
+  [[nodiscard]] bool is_seen() const noexcept { return begin_ < seen_; }
+  void see(std::size_t bytes) noexcept {
+    CORDMA_ASSERT_OP(bytes, <=, end_ - begin_);
+    seen_ = std::max(seen_, begin_ + bytes);
+  }
+
+  // Where more goes, at least one byte: what is unused moves to the front. REQUIRES that this is less than a frame that
+  // fits, and was not seen.
+  [[nodiscard]] std::span<std::byte> room() noexcept {
+    CORDMA_ASSERT_OP(seen_, <=, begin_);
+    const std::size_t left = end_ - begin_;
+    CORDMA_ASSERT_OP(left, <, capacity);
+    if (begin_ != 0 && left != 0) std::memmove(at_.get(), at_.get() + begin_, left);
+    begin_ = seen_ = 0;
+    end_ = left;
+    return {at_.get() + end_, capacity - end_};
+  }
+  void add(std::size_t bytes) noexcept {
+    CORDMA_ASSERT_OP(bytes, <=, capacity - end_);
+    end_ += bytes;
+  }
+  void clear() noexcept { begin_ = end_ = seen_ = 0; }
+
+ private:
+  std::unique_ptr<std::byte[]> at_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t seen_ = 0;
+};
+static_assert(plain_header + most_put <= input_buffer::capacity, "a put lies there whole");
+
+}  // namespace cordma::transport::tcp
