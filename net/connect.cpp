@@ -56,8 +56,7 @@ bool says_what_is_wrong(errc code) noexcept {
 }  // namespace
 
 connect_operation::connect_operation(detail::worker_core* worker, failure why)
-    : operation(worker != nullptr ? &worker->home() : nullptr),
-      worker_(worker) {
+    : operation(worker != nullptr ? &worker->home() : nullptr), worker_(worker) {
   failure_ = std::move(why);
 }
 

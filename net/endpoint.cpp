@@ -209,10 +209,13 @@ send_operation Endpoint::flush() noexcept { return send_operation(*core_, opcode
 Endpoint::Batch::Batch(detail::endpoint_core& endpoint) noexcept : endpoint_(endpoint) {
   if (endpoint_.home != nullptr) static_cast<void>(endpoint_.home->enter());
   ++endpoint_.batches;
+  endpoint_.refresh_open();
 }
 // What was posted before a fork() is the parent's to send.
 Endpoint::Batch::~Batch() {
-  if (--endpoint_.batches == 0 && !endpoint_.is_inherited()) endpoint_.ring();
+  if (--endpoint_.batches != 0 || endpoint_.is_inherited()) return;
+  endpoint_.refresh_open();
+  endpoint_.ring();
 }
 Endpoint::Batch Endpoint::batch() noexcept { return Batch(*core_); }
 

@@ -166,7 +166,7 @@ message_receive::message_receive(message_core& core, const endpoint_core* from, 
 
 message_receive::message_receive(message_segment& wanted, const Slice& into) noexcept
     : operation_base(wanted.port->core->home),
-      core_(wanted.port->core),
+      core_(nullptr),
       wanted_(&wanted),
       into_(into) {}
 
@@ -201,28 +201,28 @@ void message_receive::fail(failure why) noexcept {
 }
 
 void message_receive::got_part(std::span<const std::byte> message) noexcept {
+  unlink();
   received_.bytes = into_.size();
   transport::copy_bytes(into_.data(), message.data(), into_.size());
-  fail(failure::of(errc::truncated, {"a message of ", message.size(), " bytes, the receive has ",
-                                     into_.size()}));
+  fail(failure::of(errc::truncated,
+                   {"a message of ", message.size(), " bytes, the receive has ", into_.size()}));
 }
 
-[[gnu::always_inline]] inline void message_receive::find_message() noexcept {
+void message_receive::find_message() noexcept {
   if (wanted_ == nullptr) return core_->receive(*this);
   if (std::exchange(wanted_->taken, true)) return fail({errc::bad_state, "it was read before"});
   core_->hand_over(*wanted_, *this);
 }
 
 void message_receive::do_start() noexcept {
-  if (core_ != nullptr && wanted_ == nullptr && home()->on_owner_thread() && core_->may_take(into_))
-      [[likely]] {
+  if (core_ != nullptr && home()->on_owner_thread() && core_->may_take(into_)) [[likely]]
     return core_->receive(*this);
-  }
   start_otherwise();
 }
 
 void message_receive::start_otherwise() noexcept {
   if (failure_) return fail(std::move(*failure_));
+  if (wanted_ != nullptr) core_ = wanted_->port->core;
   if (!home()->on_owner_thread()) return fail(home()->wrong_thread(message_rule));
   if (core_->anchor->worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   if (!core_->may_take(into_)) return start_with_care();
@@ -321,11 +321,7 @@ message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::
 HeldMessage::HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept
     : peer_(from), segment_(&held) {}
 
-HeldMessage::HeldMessage(HeldMessage&& other) noexcept
-    : peer_(other.peer_), segment_(std::exchange(other.segment_, nullptr)) {}
-
-HeldMessage::~HeldMessage() {
-  if (segment_ == nullptr) return;
+void HeldMessage::let_go() noexcept {
   if (!segment_->port->core->home->enter_to_destroy()) return;  // the parent's
   const bool unread = segment_->from != nullptr && segment_->is_offer() && !segment_->taken;
   if (unread) peer_->refuse(*segment_);
@@ -384,7 +380,7 @@ void Messages::on(std::uint16_t id, am_function handler) {
   core_->handlers.set(id, {.task = {}, .plain = std::move(handler)});
 }
 
-std::uint64_t Messages::handler_failures() const noexcept { return core_->handler_failures; }
+std::uint64_t Messages::handler_failures() const noexcept { return core_->handlers.failures(); }
 std::uint64_t Messages::dropped() const noexcept { return core_->dropped; }
 
 }  // namespace cordma

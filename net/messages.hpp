@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace cordma {
 
@@ -114,12 +115,13 @@ class message_send : public operation_base {
 
   endpoint_core* endpoint_;
   std::uint64_t word_;
-  std::uint64_t total_ = 0;        // bytes of the slices
+  std::uint64_t total_ = 0;  // bytes of the slices
   // Of one that waits or is posted:
   std::uint32_t entry_;  // nowhere, while it is not posted
   std::uint32_t offer_;  // nowhere, while it is not announced
   protocol::frame_kind eager_;
-  bool straight_ = true;  // one slice at most, without a header, not announced, and nothing is wrong
+  bool straight_ =
+      true;  // one slice at most, without a header, not announced, and nothing is wrong
   bool announced_ = false;
   bool own_ = false;
   bool left_ = false;
@@ -225,10 +227,13 @@ class [[nodiscard]] tag_recv_operation final
 // it lives, and must not outlive the Messages.
 class HeldMessage {
  public:
-  HeldMessage(HeldMessage&& other) noexcept;
+  HeldMessage(HeldMessage&& other) noexcept
+      : peer_(other.peer_), segment_(std::exchange(other.segment_, nullptr)) {}
   HeldMessage& operator=(HeldMessage&&) = delete;
   // A long one that was not read is refused: rejected, at its sender. REQUIRES the Worker's thread.
-  ~HeldMessage();
+  ~HeldMessage() {
+    if (segment_ != nullptr) let_go();
+  }
 
   // Null: it is gone.
   [[nodiscard]] Endpoint* from() const noexcept;
@@ -242,6 +247,7 @@ class HeldMessage {
 
  protected:
   HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept;
+  void let_go() noexcept;
   detail::peer_core* peer_;  // while the segment says that it is there
   detail::message_segment* segment_;
 };

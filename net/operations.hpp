@@ -106,6 +106,7 @@ class post_base : public operation_base {
 
   void start_as(side as) noexcept;
   [[nodiscard]] bool is_done_now(endpoint_core& e) noexcept;
+  [[nodiscard]] bool is_carried_out(endpoint_core& e) noexcept;
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
@@ -124,7 +125,7 @@ class post_base : public operation_base {
   void find_keys() noexcept;
   void target(const RemoteSlice& remote, std::uint64_t bytes) noexcept;
   void leave_slot() noexcept;
-  void complete(side as, endpoint_core& e, const transport::completion& c) noexcept;
+  void complete(side as, endpoint_core& e, const transport::completion& c, bool in_poll) noexcept;
   void done_at_once(side as) noexcept;
   void complete_badly(const transport::completion& c) noexcept;
   void complete_failed(failure why) noexcept;

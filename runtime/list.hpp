@@ -68,6 +68,18 @@ class list {
   [[nodiscard]] T& front() noexcept { return static_cast<T&>(*head_.next_); }
   void push_back(T& item) noexcept { insert(*head_.prev_, item); }
   void push_front(T& item) noexcept { insert(head_, item); }
+  // Out of the list that it is in, and to the back of this one. REQUIRES that it is in one.
+  void move_back(T& item) noexcept {
+    list_node& n = item;
+    CORDMA_ASSERT(n.linked());
+    n.prev_->next_ = n.next_;
+    n.next_->prev_ = n.prev_;
+    list_node* const last = head_.prev_;
+    n.prev_ = last;
+    n.next_ = &head_;
+    last->next_ = &n;
+    head_.prev_ = &n;
+  }
   // Behind all that `before(item, other)` does not put it in front of, looked for from the back: what
   // comes in order costs one step. Keeps a list in order, and equals as they came.
   template <class Before>

@@ -140,6 +140,17 @@ class operation_base : public ready_item {
     if (awaited()) home_->ready(*this);
   }
 
+  // The same, where a poll of its reactor calls it. It leaves the list that it may be in.
+  [[gnu::always_inline]] void finish_in_poll() noexcept {
+    CORDMA_ASSERT(!done());
+    failure_.is_.at = phase::done;
+    if (awaited()) [[likely]] {
+      home_->ready_in_poll(*this);
+    } else {
+      unlink();
+    }
+  }
+
   void do_not_wait() noexcept { failure_.is_.turn = turn::refused; }
   // For those that wait for more than they are queued for.
   [[nodiscard]] bool would_not_wait() const noexcept { return failure_.is_.turn == turn::refused; }

@@ -252,6 +252,14 @@ class reactor {
     ready_.push_back(item);
     stir();
   }
+  // The same, out of the list that the item may be in. REQUIRES that a poll of the reactor calls it.
+  void ready_in_poll(ready_item& item) noexcept {
+    if (item.linked()) {
+      ready_.move_back(item);
+    } else {
+      ready_.push_back(item);
+    }
+  }
   // Whoever does something on the owner thread while a foreign loop waits for fd() says so: the wait
   // ends. Costs nothing otherwise.
   void stir() noexcept {

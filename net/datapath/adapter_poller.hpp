@@ -69,7 +69,8 @@ class adapter_poller final : public poller {
   void hand_over_arrived() noexcept;
   void end_due(bool all_told) noexcept;
   static constexpr std::size_t batch_size = 32;
-  static_assert(batch_size == transport::adapter::most_arrived, "a poll with room for more had told all");
+  static_assert(batch_size == transport::adapter::most_arrived,
+                "a poll with room for more had told all");
   // A queue that is never found empty keeps nobody from ending: this many polls are more than what may lie in it.
   static constexpr int patience = 1024;
   std::unique_ptr<transport::adapter> adapter_;

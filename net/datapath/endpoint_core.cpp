@@ -40,7 +40,6 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   pair->user = this;
   via = &made_with;
   caps = &made_with.domain().caps();
-  posts_now = caps->posts_now;
   kind = static_cast<std::size_t>(caps->transport);
   key_place = transport::remote_keys::place_of(caps->transport);
   granted = pair->actual();
@@ -54,7 +53,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
   holds_recvs = caps->plain_in_place && granted.shared == nullptr;
-  if (holds_recvs) pair->in_place = true;
+  if (holds_recvs) pair->in_place = this;
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;
 }
@@ -113,10 +112,13 @@ void endpoint_core::refresh_open() noexcept {
   constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
   open_to = 0;
   // With a trace each post takes the longer way, which records it: the short one has no branch for that.
-  if (!as_it_comes || worker->trace() != nullptr) return;
-  open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
-  if (granted.shared == nullptr) open_to |= receives;
-  if (peer != nullptr) open_to &= ~messages_bits;
+  if (as_it_comes && worker->trace() == nullptr) {
+    open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
+    if (granted.shared == nullptr) open_to |= receives;
+    if (peer != nullptr) open_to &= ~messages_bits;
+  }
+  posts_now = open_to != 0 && caps->posts_now && batches == 0;
+  if (peer != nullptr) peer->settle();
 }
 
 void endpoint_core::set_state(endpoint_state s) noexcept {
@@ -199,9 +201,9 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   CORDMA_ASSERT(made.windows.empty());
   pair = std::move(made.pair);
   pair->user = this;
+  if (pair->in_place == &made) pair->in_place = this;
   via = made.via;
   caps = made.caps;
-  posts_now = made.posts_now;
   kind = made.kind;
   key_place = made.key_place;
   plain_needs = made.plain_needs;

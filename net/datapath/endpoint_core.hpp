@@ -49,7 +49,7 @@ static_assert(!(endpoint_state::closing >> endpoint_state::connected));
 static_assert(!(endpoint_state::closed >> endpoint_state::connecting));
 static_assert(!(endpoint_state::closed >> endpoint_state::connected));
 
-struct endpoint_core : list_node {
+struct endpoint_core final : list_node, transport::message_taker {
   endpoint_core();
 
   worker_core* worker = nullptr;          // null once the worker is gone
@@ -69,7 +69,7 @@ struct endpoint_core : list_node {
   // is still posted.
   std::uint32_t open_to = 0;
   std::uint32_t batches = 0;
-  bool posts_now = false;  // queue_pair::post_now() may carry out what is posted
+  bool posts_now = false;  // queue_pair::put() and post_now() may carry out what is open
   // Slots: posted receives in the order of posting, and messages that wait for a receive in the order
   // of arrival.
   slot* first_recv = nullptr;
@@ -78,10 +78,10 @@ struct endpoint_core : list_node {
   slot** kept_end = &first_kept;
   // Receives that the transport does not know: where messages are taken in place, and until one has to be received.
   list<post_base> held_recvs;
-  bool holds_recvs = false;      // they are held from now on
-  bool message_waits = false;    // ... and one is there that no receive was held for
-  std::uint32_t orphans = 0;  // posted or kept
-  std::uint32_t unrung = 0;   // posts that a doorbell still has to show
+  bool holds_recvs = false;    // they are held from now on
+  bool message_waits = false;  // ... and one is there that no receive was held for
+  std::uint32_t orphans = 0;   // posted or kept
+  std::uint32_t unrung = 0;    // posts that a doorbell still has to show
   std::uint32_t send_credits = 0;
   std::uint32_t recv_credits = 0;
   transport::queue_pair_options granted;
@@ -130,8 +130,8 @@ struct endpoint_core : list_node {
   void refresh_grant() noexcept;
   void post_or_queue(post_base& op) noexcept;
   void pump(bool recvs) noexcept;
-  // Of a plain endpoint: a message lies in the transport.
-  void on_arrived(transport::arrived_message& m) noexcept;
+  // Of a plain endpoint: into the receive that is held for it.
+  void on_arrived(transport::arrived_message& m) noexcept override;
   // True: the receive is held. Else it is to be posted, and all that were held are.
   [[nodiscard]] bool hold(post_base& op) noexcept;
   // From now on the transport has the receives.

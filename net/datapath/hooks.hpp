@@ -16,14 +16,14 @@ class adapter_poller;
 struct endpoint_core;
 
 // The frames of one Endpoint (messaging/peer_core.hpp).
-struct endpoint_frames {
+struct endpoint_frames : transport::message_taker {
   endpoint_frames() = default;
   endpoint_frames(const endpoint_frames&) = delete;
   endpoint_frames& operator=(const endpoint_frames&) = delete;
   virtual ~endpoint_frames() = default;
   virtual void on_connected() noexcept = 0;
-  // A frame of it has come and lies in the transport. `m` says at the end whether it stays there.
-  virtual void on_arrived(transport::arrived_message& m) noexcept = 0;
+  // The state of the connection has changed, or a batch has begun or ended.
+  virtual void settle() noexcept = 0;
   // The last frames leave now: the queue pair disconnects next.
   virtual void on_closing() noexcept = 0;
   // The connection has ended: what waits ends with it.

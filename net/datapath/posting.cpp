@@ -13,7 +13,8 @@ using transport::completion;
 using transport::posted;
 
 [[gnu::always_inline]] inline void post_base::complete(side as, endpoint_core& e,
-                                                       const completion& c) noexcept {
+                                                       const completion& c,
+                                                       bool in_poll) noexcept {
   if (c.status != transport::wc_status::success) [[unlikely]] {
     complete_badly(c);
     return;
@@ -22,7 +23,7 @@ using transport::posted;
     received_ = to_received(c);
     e.counters.bytes_received += c.byte_len;
   }
-  finish();
+  in_poll ? finish_in_poll() : finish();
 }
 
 bool worker_core::try_to_grow() noexcept {
@@ -101,7 +102,7 @@ bool worker_core::try_to_grow() noexcept {
 [[gnu::always_inline]] inline void post_base::done_at_once(side as) noexcept {
   endpoint_core& e = *endpoint_;
   ++e.counters.immediate;
-  complete(as, e, e.worker->at_once());
+  complete(as, e, e.worker->at_once(), false);
 }
 
 void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
@@ -157,7 +158,7 @@ void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
 
 void endpoint_core::post_held() noexcept {
   holds_recvs = false;
-  if (pair != nullptr) pair->in_place = false;
+  if (pair != nullptr) pair->in_place = nullptr;
   message_waits = false;
   while (!held_recvs.empty()) {
     post_base& op = held_recvs.pop_front();
@@ -167,7 +168,6 @@ void endpoint_core::post_held() noexcept {
   }
 }
 
-// Into the receive that is held for it.
 void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
   if (m.data == nullptr) return post_held();
   if (held_recvs.empty()) {
@@ -179,12 +179,11 @@ void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
     m.stays = true;
     return post_held();  // the transport fails it
   }
-  op.unlink();
   ++recv_credits;
   transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
   op.received_ = {.bytes = m.bytes};
   counters.bytes_received += m.bytes;
-  op.finish();
+  op.finish_in_poll();
   if (open_to == 0) [[unlikely]]
     pump(true);
 }
@@ -223,13 +222,29 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   open_to = 0;
 }
 
-// No slot, no completion: where the transport can, most are done with their post.
-[[gnu::always_inline]] inline bool post_base::is_done_now(endpoint_core& e) noexcept {
-  if (!e.posts_now || e.batches != 0 || (aside_ != aside::nothing && aside_ != aside::word)) return false;
+bool post_base::is_carried_out(endpoint_core& e) noexcept {
+  if ((aside_ != aside::nothing && aside_ != aside::word) ||
+      request_.segment_count > e.granted.max_segments || total_ > e.caps->max_message) {
+    return false;
+  }
   request_.segments = segments_.data();
   std::uint64_t old = 0;
   if (!e.pair->post_now(request_, old)) return false;
   if (aside_ == aside::word) request_.operand = old;
+  return true;
+}
+
+// No slot, no completion: where the transport can, most are done with their post.
+[[gnu::always_inline]] inline bool post_base::is_done_now(endpoint_core& e) noexcept {
+  if (!e.posts_now) return false;
+  if (request_.op == transport::opcode::send && request_.segment_count == 1) {
+    if (aside_ != aside::nothing ||
+        !e.pair->put(segments_[0].addr, static_cast<std::uint32_t>(total_))) {
+      return false;
+    }
+  } else if (!is_carried_out(e)) {
+    return false;
+  }
   ++e.counters.sends;
   ++e.counters.rings;
   ++e.counters.immediate;
@@ -242,10 +257,12 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   endpoint_core& e = *endpoint_;
   const bool open = !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
                     e.home->on_owner_thread();
-  if (open && (as == side::recv ? e.recv_credits : e.send_credits) != 0 &&
+  if (!open) [[unlikely]]
+    return start_with_care();
+  if (as == side::send && is_done_now(e)) return;
+  if ((as == side::recv ? e.recv_credits : e.send_credits) != 0 &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message)
       [[likely]] {
-    if (as == side::send && is_done_now(e)) return;
     e.worker->post(e, *this, as);
   } else {
     start_with_care();
@@ -317,7 +334,8 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
 }
 
 [[gnu::always_inline]] inline void worker_core::finish_as(post_base::side as, slot& s,
-                                                          const completion& c) noexcept {
+                                                          const completion& c,
+                                                          bool in_poll) noexcept {
   constexpr auto recv = post_base::side::recv;
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
@@ -329,28 +347,30 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
     take_aside(*op, index_of(s.id), c);
   free_slot(s);
   ++(as == recv ? e.recv_credits : e.send_credits);
-  op->complete(as, e, c);
+  op->complete(as, e, c, in_poll);
   if (e.open_to == 0) [[unlikely]]
     e.pump(as == recv);
 }
 
 // What it was is asked once.
-[[gnu::always_inline]] inline void worker_core::finish_request(slot& s,
-                                                               const completion& c) noexcept {
+[[gnu::always_inline]] inline void worker_core::finish_request(slot& s, const completion& c,
+                                                               bool in_poll) noexcept {
   if (s.is_recv) {
-    finish_as(post_base::side::recv, s, c);
+    finish_as(post_base::side::recv, s, c, in_poll);
   } else {
-    finish_as(post_base::side::send, s, c);
+    finish_as(post_base::side::send, s, c, in_poll);
   }
 }
 
-void worker_core::complete(slot& s, const completion& c) noexcept { finish_request(s, c); }
+void worker_core::complete(slot& s, const completion& c) noexcept { finish_request(s, c, false); }
 
 // By what its id says that it is.
 void worker_core::on_completions(adapter_poller& via, std::span<const completion> all) noexcept {
   for (const completion& c : all) {
     switch (type_of(c.id)) {
-      [[likely]] case id_type_request: on_request(via, c); break;
+      [[likely]] case id_type_request:
+        on_request(via, c);
+        break;
       case id_type_sink: on_sink_completion(via, c); break;
       default: on_corrupt(via);
     }
@@ -365,7 +385,7 @@ void worker_core::on_completions(adapter_poller& via, std::span<const completion
   slot& s = at(index);
   if (c.id != s.id || s.endpoint == nullptr) [[unlikely]]
     return on_stale(via, generation_of(s.id) - generation_of(c.id));
-  finish_request(s, c);
+  finish_request(s, c, true);
 }
 
 // There was such a request, and its slot has moved on by so many.
@@ -398,12 +418,7 @@ transport::arrived_message* adapter_poller::let_stay(transport::arrived_message*
   adapter_->handing_out = true;  // no receive takes at once what comes behind these
   for (transport::arrived_message* m = all.data(); m != all.data() + all.size();) {
     if (m->from != nullptr) [[likely]] {
-      auto& e = *static_cast<endpoint_core*>(m->from->user);
-      if (e.peer != nullptr) {
-        e.peer->on_arrived(*m);
-      } else {
-        e.on_arrived(*m);
-      }
+      m->from->in_place->on_arrived(*m);
     }
     if (!m->stays) [[likely]] {
       ++m;

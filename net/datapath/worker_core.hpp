@@ -151,8 +151,9 @@ class worker_core {
   void on_recv_done(endpoint_core& e, const slot& s, const transport::completion& c) noexcept;
   void on_left_behind(slot& s, const transport::completion& c) noexcept;
   // Of the request in this slot: finish_request() in one place, complete() elsewhere.
-  void finish_request(slot& s, const transport::completion& c) noexcept;
-  void finish_as(post_base::side as, slot& s, const transport::completion& c) noexcept;
+  void finish_request(slot& s, const transport::completion& c, bool in_poll) noexcept;
+  void finish_as(post_base::side as, slot& s, const transport::completion& c,
+                 bool in_poll) noexcept;
   void complete(slot& s, const transport::completion& c) noexcept;
   // Ends all that was made with `via`: every request in flight is flushed, once.
   void give_up(adapter_poller& via) noexcept;

@@ -12,10 +12,11 @@ constexpr std::uint32_t most_posted = 1024;
 constexpr std::uint32_t least_posted = 64;
 constexpr std::uint32_t posted_bytes = 8U << 20;
 // Where messages lie in the transport, but for those that need a receive.
-constexpr std::uint32_t posted_in_place = 16;
+constexpr std::uint32_t posted_in_place = 32;
 constexpr std::uint32_t least_chunk = 64;
-// Segments beyond those that peers may have messages in: for frames that are looked at and let go.
-constexpr std::uint32_t spare_segments = 32;
+// Segments beyond those that peers may have messages in: for frames that are looked at and let go, and for those that are
+// posted.
+constexpr std::uint32_t spare_segments = 64;
 static_assert(posted_in_place < spare_segments);
 constexpr std::uint32_t first_entries = 1024;  // more of them only when they are used
 
@@ -38,7 +39,7 @@ frame_port::frame_port(message_core& of, worker_core& at, adapter_poller& over)
 
 result<void> frame_port::make() {
   const transport::capabilities& caps = via->domain().caps();
-  if (caps.in_place) may_post = posted_in_place;
+  if (caps.in_place) may_post = std::min(may_post, posted_in_place);
   const std::uint32_t depth = std::min(may_post, caps.max_shared_depth);
   result<std::unique_ptr<transport::receive_queue>> made =
       via->adapter().make_receive_queue(depth, 1);

@@ -59,7 +59,7 @@ struct frame_port final : completion_sink {
   message_core* core;
   worker_core* worker;  // null once it is gone
   adapter_poller* via;
-  std::uint32_t eager_bytes;  // of each segment
+  std::uint32_t eager_bytes;   // of each segment
   std::uint32_t at_once = 0;   // segments that are there before they are needed, at most
   std::uint32_t may_post = 0;  // ... and that are posted
   std::unique_ptr<transport::receive_queue> queue;

@@ -1,6 +1,6 @@
 #include <cordma/net/messaging/handlers.hpp>
 
-#include <cordma/net/messaging/message_core.hpp>
+#include <cordma/net/protocol/request.hpp>
 
 #include <utility>
 
@@ -12,10 +12,9 @@ failure reserved_id(std::uint16_t id) {
                      {"active messages of id ", id, " are the library's own: ids end at ", last});
 }
 
-
 void handler_table::set(std::uint16_t id, handler&& h) {
   if (id >= protocol::first_reserved_id) throw_error(reserved_id(id));
-  if (tasks.empty() && plain_running_ == 0) replaced_.clear();
+  if (running_ == 0 && plain_running_ == 0) replaced_.clear();
   auto made = std::make_unique<handler>(std::move(h));
   replaced_.reserve(replaced_.size() + 1);
   if (by_id_.size() <= id) by_id_.resize(id + std::size_t{1});
@@ -23,19 +22,33 @@ void handler_table::set(std::uint16_t id, handler&& h) {
   by_id_[id] = std::move(made);
 }
 
-void handler_run::start(message_core& core, const am_handler& handler, ActiveMessage message) {
+handler_run& handler_table::free_run() {
+  if (free_runs_ == nullptr) [[unlikely]] {
+    runs_.push_back(std::make_unique<handler_run>(*this));
+    return *runs_.back();
+  }
+  handler_run& run = *free_runs_;
+  free_runs_ = run.next_free_;
+  return run;
+}
+
+void handler_table::start(const am_handler& handler, ActiveMessage&& message) {
   task<void> body = handler(std::move(message));
   CORDMA_REQUIRE(static_cast<bool>(body));
-  void* const memory = frame_pool::allocate(sizeof(handler_run));
-  auto* const run = ::new (memory) handler_run(core, std::move(body));
-  core.handlers.tasks.push_back(*run);
-  start_root(*core.home, run->body_, nullptr, run->end_);
+  handler_run& run = free_run();
+  run.body_ = std::move(body);
+  ++running_;
+  start_root(home_, run.body_, nullptr, run);
 }
 
 void handler_run::done(task_root& root) noexcept {
-  handler_run& run = static_cast<end_of_task&>(root).run;
-  if (run.body_.handle().promise().exception()) ++run.core_.handler_failures;
-  delete &run;
+  auto& run = static_cast<handler_run&>(root);
+  handler_table& table = run.table_;
+  if (run.body_.handle().promise().exception()) [[unlikely]]
+    ++table.failures_;
+  run.body_ = {};
+  --table.running_;
+  run.next_free_ = std::exchange(table.free_runs_, &run);
 }
 
 }  // namespace cordma::detail

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cordma/net/messages.hpp>
-#include <cordma/runtime/list.hpp>
 #include <cordma/runtime/task_root.hpp>
 
 #include <cstdint>
@@ -11,41 +10,42 @@
 
 namespace cordma::detail {
 
-struct message_core;
-
 // Of one id: one of them.
 struct handler {
   am_handler task;
   am_function plain;
 };
 
-// A handler's task, from the message to its end. Its memory is that of coroutine frames.
-struct handler_run final : list_node {
-  // Throws what the handler throws, and std::bad_alloc.
-  static void start(message_core& core, const am_handler& handler, ActiveMessage message);
-  static void operator delete(void* p) noexcept { frame_pool::deallocate(p, sizeof(handler_run)); }
+class handler_table;
+
+// A handler's task, from the message to its end. Used for one after the other.
+class handler_run final : task_root {
+ public:
+  explicit handler_run(handler_table& of) noexcept : task_root(&handler_run::done), table_(of) {}
 
  private:
-  struct end_of_task final : task_root {
-    explicit end_of_task(handler_run& r) noexcept : task_root(&handler_run::done), run(r) {}
-    handler_run& run;
-  };
-  handler_run(message_core& core, task<void>&& t) noexcept : core_(core), body_(std::move(t)) {}
+  friend class handler_table;
   static void done(task_root& root) noexcept;
 
-  message_core& core_;
-  task<void> body_;
-  end_of_task end_{*this};
+  handler_table& table_;
+  task<void> body_;  // none: it is free
+  handler_run* next_free_ = nullptr;
 };
 
 class handler_table {
  public:
+  explicit handler_table(reactor& home) noexcept : home_(home) {}
   // Throws error: invalid_value (an id of the library's own); std::bad_alloc.
   void set(std::uint16_t id, handler&& h);
   // Null: none.
   [[nodiscard]] const handler* of(std::uint16_t id) const noexcept {
     return id < by_id_.size() ? by_id_[id].get() : nullptr;
   }
+  // Throws what the handler throws, and std::bad_alloc.
+  void start(const am_handler& handler, ActiveMessage&& message);
+  // Of plain handlers, and of tasks that have ended.
+  [[nodiscard]] std::uint64_t failures() const noexcept { return failures_; }
+  void count_failure() noexcept { ++failures_; }
   // While a plain handler runs.
   struct running {
     explicit running(handler_table& t) noexcept : table(t) { ++table.plain_running_; }
@@ -54,16 +54,19 @@ class handler_table {
     ~running() { --table.plain_running_; }
     handler_table& table;
   };
-  // Tasks of handlers, between their start and their end.
-  list<handler_run> tasks;
-  ~handler_table() {
-    while (!tasks.empty()) delete &tasks.pop_front();
-  }
 
  private:
+  friend class handler_run;
+  [[nodiscard]] handler_run& free_run();
+
+  reactor& home_;
   std::vector<std::unique_ptr<handler>> by_id_;
   std::vector<std::unique_ptr<handler>> replaced_;  // they may still run
   int plain_running_ = 0;
+  std::uint64_t failures_ = 0;
+  std::size_t running_ = 0;  // of the runs
+  handler_run* free_runs_ = nullptr;
+  std::vector<std::unique_ptr<handler_run>> runs_;  // they go first: their tasks with them
 };
 
 // Why active messages of that id are not the program's.

@@ -88,14 +88,18 @@ result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
   return ports.back()->queue.get();
 }
 
+void message_core::receive_kept(message_receive& op) noexcept {
+  if (protocol::tag_message* const here = matcher.post(op)) return take_kept(*here, op);
+  op.set_phase(operation_base::phase::queued);
+}
+
 void message_core::receive_from(message_receive& op) noexcept {
   const protocol::tag_pattern& wanted = op.place_.pattern;
   const auto& from = *static_cast<const endpoint_core*>(wanted.from);
   if (from.state == endpoint_state::closed && matcher.probe(wanted) == nullptr) {
     return op.fail(std::move(*from.why_not("tag_recv")));
   }
-  if (protocol::tag_message* const here = matcher.post(op)) return take_kept(*here, op);
-  op.set_phase(operation_base::phase::queued);
+  receive_kept(op);
 }
 
 void message_core::take_kept(protocol::tag_message& kept, message_receive& op) noexcept {
@@ -172,9 +176,9 @@ void message_core::run(message_segment& s) noexcept {
     return;
   }
   try {
-    handler_run::start(*this, found->task, std::move(message));
+    handlers.start(found->task, std::move(message));
   } catch (...) {
-    ++handler_failures;
+    handlers.count_failure();
   }
 }
 
@@ -183,7 +187,7 @@ void message_core::call(const am_function& handler, const ShortMessage& message)
   try {
     handler(message);
   } catch (...) {
-    ++handler_failures;
+    handlers.count_failure();
   }
 }
 

@@ -40,6 +40,8 @@ struct message_core {
                                  has(region->range.rights, transport::access::local_write)));
   }
   void receive(message_receive& op) noexcept;
+  // Of what may be here already.
+  void receive_kept(message_receive& op) noexcept;
   // From one Endpoint alone.
   void receive_from(message_receive& op) noexcept;
   void take_kept(protocol::tag_message& kept, message_receive& op) noexcept;
@@ -62,7 +64,6 @@ struct message_core {
   reactor* home;
   std::shared_ptr<worker_anchor> anchor;
   protocol::tag_matcher<message_receive> matcher;
-  std::uint64_t handler_failures = 0;
   std::uint64_t dropped = 0;
   std::vector<std::unique_ptr<fetch>> all_fetches;
   // They end the fetches that their requests are for.
@@ -70,7 +71,7 @@ struct message_core {
   fetch* free_fetches = nullptr;
   request_core* requests = nullptr;  // null: none are served
   list<early_messages> unwired;
-  handler_table handlers;
+  handler_table handlers{*home};
 
  private:
   // The receive queue for a connection over that transport.
@@ -79,17 +80,19 @@ struct message_core {
 
 [[gnu::always_inline]] inline void message_core::receive(message_receive& op) noexcept {
   if (op.place_.pattern.from != nullptr) return receive_from(op);
-  if (protocol::tag_message* const here = matcher.post(op)) return take_kept(*here, op);
+  if (!matcher.post_at_once(op)) [[unlikely]]
+    return receive_kept(op);
   op.set_phase(operation_base::phase::queued);
 }
 
 [[gnu::always_inline]] inline void message_receive::got(std::span<const std::byte> message,
-                                                        std::uint64_t tag, Endpoint* from) noexcept {
+                                                        std::uint64_t tag,
+                                                        Endpoint* from) noexcept {
   received_ = {.bytes = message.size(), .tag = tag, .from = from};
   if (message.size() > into_.size()) [[unlikely]]
     return got_part(message);
   transport::copy_bytes(into_.data(), message.data(), message.size());
-  finish();
+  finish_in_poll();
 }
 
 // Whose frames the Endpoint carries, or will; null: plain messages, or the Messages are gone.

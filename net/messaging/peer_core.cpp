@@ -128,9 +128,13 @@ bool peer_core::sends_now(bool is_long) const noexcept {
 
 // What every message looks at. With a trace each takes the longer way, which records it.
 void peer_core::settle() noexcept {
-  if (endpoint->pair != nullptr) endpoint->pair->in_place = port != nullptr && !is_traced();
-  hears = port != nullptr && theirs && !endpoint->handle_gone && !is_traced();
-  puts = hears && waiting.empty() && sending.empty();
+  if (endpoint->pair != nullptr) {
+    endpoint->pair->in_place = port != nullptr && !is_traced() ? this : nullptr;
+  }
+  hears = port != nullptr && theirs && !endpoint->handle_gone && !is_traced() &&
+          endpoint->state != endpoint_state::closed;
+  puts = hears && waiting.empty() && sending.empty() &&
+         endpoint->state == endpoint_state::connected && endpoint->batches == 0;
   longest = theirs ? theirs->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
 }
 
@@ -381,8 +385,7 @@ void peer_core::fail(failure why) noexcept {
 
 void peer_core::let_go(message_segment& s) noexcept {
   port->release(s);
-  window.give_back();
-  if (window.has_to_say()) pump();
+  if (window.give_back()) pump();
 }
 
 void peer_core::on_hello(const message_segment& s) noexcept {
@@ -438,11 +441,9 @@ message_segment* peer_core::copy_arrived(transport::arrived_message& m) noexcept
   message_receive* const wanted = port->core->matcher.first_for(head.word, sender);
   if (wanted == nullptr || wanted->on_device_ || !window.take()) [[unlikely]]
     return false;
-  wanted->unlink();
   wanted->got({body, head.body}, head.word, handle());
-  window.give_back();
   count_received(protocol::head_bytes + head.body);
-  say_what_waits();
+  give_back();
   return true;
 }
 
@@ -462,9 +463,8 @@ void peer_core::take_active(std::uint64_t first, std::uint64_t word,
     return accept(*s);
   }
   transport::copy_bytes(bytes.data(), m.data + protocol::head_bytes, head.body);
-  window.give_back();
   count_received(m.bytes);
-  say_what_waits();
+  give_back();
   const auto body = std::span<const std::byte>(bytes).first(head.body);
   core.call(found->plain, {handle(), body.first(what.header), body.subspan(what.header)});
 }
@@ -557,7 +557,8 @@ void peer_core::on_tagged(message_segment& s) noexcept {
         start_fetch(s, op);
       }
       port->release(s);
-      return window.give_back();
+      window.give_back();
+      return;
     }
     op.refuse_message();
     wanted = core.matcher.arrive(s.head.word, sender);

@@ -68,6 +68,7 @@ struct peer_core final : endpoint_frames, list_node {
     endpoint = &to;
     settle();
   }
+  void settle() noexcept override;
 
   // A message of it is let go: its credit goes back.
   void let_go(message_segment& s) noexcept;
@@ -88,8 +89,8 @@ struct peer_core final : endpoint_frames, list_node {
   std::optional<protocol::send_credits> credits;
   protocol::receive_window window;
   // What every message looks at; see settle().
-  bool puts = false;   // the peer's hello is here, and nothing waits to go out
-  bool hears = false;  // the peer's hello is here, and somebody may want what comes
+  bool puts = false;          // connected, the peer's hello is here, no batch, and nothing waits to go out
+  bool hears = false;         // the peer's hello is here, and somebody may want what comes
   std::uint32_t longest = 0;  // body of a frame, that the peer takes
   bool hello_said = false;
   bool pumping = false;
@@ -123,7 +124,6 @@ struct peer_core final : endpoint_frames, list_node {
  private:
   [[nodiscard]] protocol::hello own_hello() const noexcept;
   void on_hello(const message_segment& s) noexcept;
-  void settle() noexcept;
   [[nodiscard]] bool is_traced() const noexcept {
     return endpoint->worker != nullptr && endpoint->worker->trace() != nullptr;
   }
@@ -141,6 +141,11 @@ struct peer_core final : endpoint_frames, list_node {
   }
   void say_what_waits() noexcept {
     if (!puts || window.has_to_say()) [[unlikely]]
+      pump();
+  }
+  // The receive of a message that is taken.
+  void give_back() noexcept {
+    if (window.give_back() || !puts) [[unlikely]]
       pump();
   }
   [[nodiscard]] bool nothing_waits() noexcept;
@@ -206,16 +211,15 @@ struct peer_core final : endpoint_frames, list_node {
 [[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
                                                   const std::byte* data,
                                                   std::uint32_t bytes) noexcept {
+  if (!puts || bytes > longest || !credits->try_to_take()) [[unlikely]]
+    return false;
   endpoint_core& e = *endpoint;
-  if (!puts || bytes > longest || e.state != endpoint_state::connected || e.batches != 0 ||
-      credits->available() == 0) [[unlikely]] {
+  const protocol::frame_head head{.kind = kind, .given = window.given(), .body = bytes};
+  if (!e.pair->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]] {
+    credits->put_back();
     return false;
   }
-  const protocol::frame_head head{.kind = kind, .given = window.given(), .body = bytes};
-  if (!e.pair->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]]
-    return false;
   window.say();
-  credits->take();
   ++e.counters.sends;
   ++e.counters.rings;
   ++e.counters.immediate;
@@ -225,7 +229,7 @@ struct peer_core final : endpoint_frames, list_node {
 
 [[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
                                                   const Slice& s) noexcept {
-  if (s.size() > longest) return false;
+  if (s.size() > UINT32_MAX) return false;
   if (s.size() != 0 && s.region()->touched_in != endpoint->context.get()) return false;
   return put(kind, word, s.data(), static_cast<std::uint32_t>(s.size()));
 }

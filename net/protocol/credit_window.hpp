@@ -24,9 +24,15 @@ class send_credits {
     return static_cast<std::uint16_t>(given_ - sent_);
   }
   // REQUIRES available() != 0.
-  [[gnu::always_inline]] void take() noexcept {
-    CORDMA_REQUIRE_OP(given_, !=, sent_);
+  void take() noexcept {
+    CORDMA_REQUIRE_OP(available(), !=, 0);
     ++sent_;
+  }
+  // False: there is none.
+  [[nodiscard]] bool try_to_take() noexcept {
+    if (sent_ == given_) return false;
+    ++sent_;
+    return true;
   }
   // One that was taken, and then not used. REQUIRES that there is one.
   void put_back() noexcept {
@@ -66,8 +72,11 @@ class receive_window {
     ++taken_;
     return true;
   }
-  // A receive that a message took is there once more.
-  void give_back() noexcept { ++given_; }
+  // A receive that a message took is there once more. True: that has to be said now, see has_to_say().
+  bool give_back() noexcept {
+    ++given_;
+    return static_cast<std::uint16_t>(given_ - said_) >= half_ || taken_ == said_;
+  }
   [[nodiscard]] std::uint16_t given() const noexcept { return given_; }
   // For the frame that goes out now.
   std::uint16_t say() noexcept { return said_ = given_; }

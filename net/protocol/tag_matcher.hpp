@@ -64,15 +64,27 @@ class tag_matcher {
 
   // The message that this receive takes, which does not wait any more; null: it waits from now on.
   // REQUIRES that it does not wait yet.
-  [[nodiscard, gnu::always_inline]] tag_message* post(Receive& r) noexcept {
+  [[nodiscard]] tag_message* post(Receive& r) noexcept {
     CORDMA_REQUIRE(!r.linked());
+    tag_place& p = r.place();
+    tag_message* const here = probe(p.pattern);
+    if (here != nullptr) {
+      claim(*here);
+      return here;
+    }
+    p.turn = next_turn_++;
+    (is_whole(p.pattern) ? bucket_of(p.pattern.tag).receives : masked_).push_back(r);
+    return nullptr;
+  }
+  // The same, where no message of such a tag waits, which is seen at once. False: nothing has changed, post() it.
+  [[nodiscard, gnu::always_inline]] bool post_at_once(Receive& r) noexcept {
     tag_place& p = r.place();
     bucket& of_tag = bucket_of(p.pattern.tag);
     if (!is_whole(p.pattern) || !of_tag.messages.empty()) [[unlikely]]
-      return post_or_take(r);
+      return false;
     p.turn = next_turn_++;
     of_tag.receives.push_back(r);
-    return nullptr;
+    return true;
   }
   // The receive that a message of that tag is for; it waits on.
   [[nodiscard]] Receive* first_for(std::uint64_t tag, const void* from) noexcept {
@@ -131,17 +143,6 @@ class tag_matcher {
   };
   [[nodiscard]] static constexpr bool is_whole(const tag_pattern& p) noexcept {
     return p.mask == ~std::uint64_t{0};
-  }
-  [[nodiscard, gnu::noinline]] tag_message* post_or_take(Receive& r) noexcept {
-    tag_place& p = r.place();
-    tag_message* const here = probe(p.pattern);
-    if (here != nullptr) {
-      claim(*here);
-      return here;
-    }
-    p.turn = next_turn_++;
-    (is_whole(p.pattern) ? bucket_of(p.pattern.tag).receives : masked_).push_back(r);
-    return nullptr;
   }
   [[nodiscard]] bucket& bucket_of(std::uint64_t tag) noexcept {
     // Tags count up, or hold fields: the high bits of a product depend on all of them.

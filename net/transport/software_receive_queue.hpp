@@ -16,6 +16,8 @@ class receive_queue_home {
  public:
   virtual void report(cm_event e) noexcept = 0;
   virtual void drop_events(const receive_queue& of) noexcept = 0;
+  // One of its queues has something to report, as no queue had.
+  virtual void on_reports() noexcept {}
 
  protected:
   ~receive_queue_home() = default;
@@ -127,7 +129,9 @@ class reporting_receive_queue final : public software_receive_queue {
  private:
   void tell_ended() noexcept;
   void mark() noexcept {
-    if (!link_.linked()) reporting_.push_back(link_);
+    if (link_.linked()) return;
+    reporting_.push_back(link_);
+    home().on_reports();
   }
 
   event_queue::room room_;

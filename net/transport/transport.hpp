@@ -74,12 +74,23 @@ struct message_head {
 };
 
 // A message that lies where it came to. The peer may change its bytes at any time: they are read once.
-struct arrived_message {
+struct alignas(32) arrived_message {
   queue_pair* from = nullptr;  // null: it is gone, and the bytes with it
-  // Null: it has come, and needs a receive; from here on all do, and in_place has no effect (without a receive_queue).
+  // Null: it has come, and needs a receive. It stays, and so do all that come later: in_place is null from its release
+  // on (without a receive_queue).
   const std::byte* data = nullptr;
   std::uint32_t bytes = 0;
   bool stays = false;  // set by who looks at it: it is to come again, by a completion
+};
+
+// Who takes the messages of a queue pair where they lie.
+class message_taker {
+ public:
+  // `m` says at the end whether it stays there.
+  virtual void on_arrived(arrived_message& m) noexcept = 0;
+
+ protected:
+  ~message_taker() = default;
 };
 
 class queue_pair {
@@ -103,7 +114,7 @@ class queue_pair {
   // established.
   [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
   // Carries `request` out from the call itself, as post_send() would, with nothing to complete. An atomic needs no segment:
-  // `old` is the word as it was. False: nothing has changed, post it.
+  // `old` is the word as it was. Where capabilities::posts_now. False: nothing has changed, post it.
   [[nodiscard]] virtual bool post_now(const send_request& request, std::uint64_t& old) noexcept {
     static_cast<void>(request), static_cast<void>(old);
     return false;
@@ -114,6 +125,11 @@ class queue_pair {
   [[nodiscard]] virtual bool put(message_head head, const std::byte* data,
                                  std::uint32_t bytes) noexcept {
     static_cast<void>(head), static_cast<void>(data), static_cast<void>(bytes);
+    return false;
+  }
+  // The same without a head, where capabilities::posts_now.
+  [[nodiscard]] virtual bool put(const std::byte* data, std::uint32_t bytes) noexcept {
+    static_cast<void>(data), static_cast<void>(bytes);
     return false;
   }
   // Makes everything posted with post_flag::more visible.
@@ -190,9 +206,10 @@ class queue_pair {
 
   // The layer above finds its endpoint by this. Set before the queue pair is used.
   void* user = nullptr;
-  // Likewise, where capabilities::in_place or plain_in_place: a message of opcode::send that has come whole takes no receive, but is handed
-  // out where it lies, adapter::arrived(). One that stays, and those behind it, take receives until there is none.
-  bool in_place = false;
+  // Likewise, where capabilities::in_place or plain_in_place: a message of opcode::send that has come whole takes no
+  // receive, but is handed out where it lies, adapter::arrived(), for who is named here. One that stays, and those behind
+  // it, take receives until there is none.
+  message_taker* in_place = nullptr;
 
  private:
   static constexpr const char* needs_rdma_cm =

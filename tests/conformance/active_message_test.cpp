@@ -270,7 +270,9 @@ struct plain_one {
 
 }  // namespace
 
-TEST_CASE("a plain handler gets header and data of every size that comes at once; long ones are refused") {
+TEST_CASE(
+    "a plain handler gets header and data of every size that comes at once; long ones are "
+    "refused") {
   stage on;
   switchboard p(on);
   plain_one one;
@@ -348,7 +350,8 @@ TEST_CASE("a plain handler that throws, one that sends, and one that sets itself
       &p, &answers, &first, &second);
 }
 
-TEST_CASE("a plain handler destroys the Endpoint of its message, and what came behind it is dropped") {
+TEST_CASE(
+    "a plain handler destroys the Endpoint of its message, and what came behind it is dropped") {
   stage on;
   switchboard p(on);
   int calls = 0;

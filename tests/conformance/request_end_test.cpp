@@ -517,7 +517,8 @@ task<errc> say_all(stage& s, service& p, std::vector<std::vector<std::byte>> wor
     const protocol::am_word word{.id = protocol::request_id_of_messages,
                                  .header = static_cast<std::uint16_t>(words[i].size())};
     message_send_operation said(w.client.core(), protocol::frame_kind::am_eager,
-                                protocol::to_word(word), std::span(&behind, 1), words[i]);
+                                protocol::to_word(word), std::span(&behind, 1));
+    said.set_header(words[i]);
     const result<void> sent = co_await said.result();
     static_cast<void>(sent.ok());
   }

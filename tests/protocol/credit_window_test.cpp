@@ -54,7 +54,7 @@ bool step(std::mt19937_64& chance, side& me, side& peer, int wanted, int window)
       if (me.held == 0) return false;
       --me.held;
       ++me.received;
-      me.in.give_back();
+      REQUIRE(me.in.give_back() == me.in.has_to_say());
       return true;
     default:
       if (!me.in.has_to_say()) return false;

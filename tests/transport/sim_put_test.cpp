@@ -1,6 +1,8 @@
 // Messages on the simulator that are put, and that are handed out in place: order, refusal, loss and ends.
 #include "sim_support.hpp"
 
+#include <support/by_hand.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -27,7 +29,7 @@ struct lane {
     queue_pair_options receiving;
     receiving.shared = queue.get();
     link_pair made = join_up(w, w.a(), w.b(), "b", sending, receiving);
-    made.server->in_place = true;
+    made.server->in_place = test::by_hand();
     return made;
   }
   // Receives of the ids 0 ... n - 1.
@@ -92,8 +94,9 @@ std::vector<std::uint64_t> numbers_below(std::uint64_t n) {
 TEST_CASE("sim put: puts and posts arrive in their order, whatever is lost; no put completes") {
   for (const std::uint64_t seed : seeds(20)) {
     INFO(replay(seed, "sim put: puts and posts arrive*"));
-    lane t({.seed = seed,
-            .link = {.delay = 20us, .jitter = 10us, .loss = 0.1, .duplicate = 0.1, .reorder = 0.1}});
+    lane t(
+        {.seed = seed,
+         .link = {.delay = 20us, .jitter = 10us, .loss = 0.1, .duplicate = 0.1, .reorder = 0.1}});
     for (std::uint64_t i = 0; i < 60; i += 2) {
       REQUIRE(put(t.out, i, static_cast<std::uint32_t>(i * 60)));  // of one to four packets
       say(t.out, i + 1);

@@ -84,11 +84,12 @@ class ring_writer {
     }
     position_ = next;
   }
-  // A message of `head` and the bytes behind it. False: there is no room, as far as is known here, or something is
-  // withheld; nothing has changed.
-  [[nodiscard, gnu::always_inline]] bool put(message_head head, const std::byte* data,
+  // A message of these bytes, behind the head if there is one. False: there is no room, as far as is known here, or
+  // something is withheld; nothing has changed.
+  [[nodiscard, gnu::always_inline]] bool put(const message_head* head, const std::byte* data,
                                              std::uint32_t bytes) noexcept {
-    const std::uint64_t length = sizeof head + bytes;
+    const std::uint64_t head_bytes = head != nullptr ? sizeof *head : 0;
+    const std::uint64_t length = head_bytes + bytes;
     const std::uint64_t cells = cells_for(length);
     const std::uint64_t position = position_;
     if (withheld_ != nullptr || position + cells + 1 > limit_) [[unlikely]]
@@ -96,8 +97,8 @@ class ring_writer {
     std::byte* const at = cell(position);
     constexpr auto what = std::uint64_t{static_cast<std::uint8_t>(message::send)};
     std::memcpy(at + 8, &what, sizeof what);
-    std::memcpy(at + sizeof(cell_header), &head, sizeof head);
-    copy_bytes(at + sizeof(cell_header) + sizeof head, data, bytes);
+    if (head != nullptr) std::memcpy(at + sizeof(cell_header), head, sizeof *head);
+    copy_bytes(at + sizeof(cell_header) + head_bytes, data, bytes);
     const std::uint64_t next = position + cells;
     if (next < wipe_until_) wipe(next);
     if (cells > 1) wipe_until_ = next + mask_ + 1;
@@ -150,6 +151,7 @@ class ring_reader {
   ring_reader(std::byte* cells, std::uint32_t bytes, ring_control* control) noexcept
       : cells_(cells),
         at_(cells),
+        end_(cells + bytes),
         mask_(bytes / cell_bytes - 1),
         most_payload_(bytes - cell_bytes - sizeof(cell_header)),
         lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
@@ -171,20 +173,27 @@ class ring_reader {
   }
   [[nodiscard]] const std::byte* payload() const noexcept { return at_ + sizeof(cell_header); }
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
-  [[nodiscard]] std::uint64_t most_payload() const noexcept {
-    return most_payload_;
-  }
+  [[nodiscard]] std::uint64_t most_payload() const noexcept { return most_payload_; }
   // Steps over a message; tells the producer every quarter of the ring.
   void take(std::uint64_t cells) noexcept {
     step(cells);
     if (position_ - told_ > mask_ / 4) tell();
   }
   // Steps over a message whose bytes are still to be looked at: the producer is not told.
-  void step(std::uint64_t cells) noexcept { go_to(position_ + cells); }
+  void step(std::uint64_t cells) noexcept {
+    position_ += cells;
+    at_ += cells * cell_bytes;
+    if (at_ < end_) [[likely]]
+      return;
+    at_ -= end_ - cells_;
+    stamp_ += 2;
+  }
   // Back to before a message that was stepped over. REQUIRES that the producer was not told.
   void step_back(std::uint64_t cells) noexcept {
     CORDMA_ASSERT_OP(position_ - told_, >=, cells);
-    go_to(position_ - cells);
+    position_ -= cells;
+    at_ = cells_ + (position_ & mask_) * cell_bytes;
+    stamp_ = static_cast<std::uint32_t>(position_ >> lap_shift_ << 1) | 1U;
   }
   [[nodiscard]] bool untold() const noexcept { return told_ != position_; }
   void tell() noexcept {
@@ -193,13 +202,9 @@ class ring_reader {
   }
 
  private:
-  void go_to(std::uint64_t position) noexcept {
-    position_ = position;
-    at_ = cells_ + (position_ & mask_) * cell_bytes;
-    stamp_ = static_cast<std::uint32_t>(position_ >> lap_shift_ << 1) | 1U;
-  }
   std::byte* cells_ = nullptr;
   std::byte* at_ = nullptr;
+  std::byte* end_ = nullptr;
   std::uint32_t stamp_ = 1;
   std::uint64_t mask_ = 0;
   std::uint64_t most_payload_ = 0;

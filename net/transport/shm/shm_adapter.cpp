@@ -16,6 +16,8 @@ constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
 // due.
 constexpr unsigned polls_per_look = 4096;
 constexpr unsigned polls_per_eager_look = 4;
+constexpr std::uint64_t cells_of_the_wakeful = 16;  // taken between two arms
+constexpr unsigned polls_of_the_wakeful = 64;       // until that is looked at
 
 }  // namespace
 
@@ -68,26 +70,21 @@ shm_adapter::~shm_adapter() {
 
 // What lies in rings whole; for all else there is poll_slowly().
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
-  --polls_to_look_;
   arrived_count_ = 0;
-  if (pairs_.size() > hot_pairs || !called_.empty() || !reporting_.empty()) [[unlikely]]
+  if (--short_polls_ == 0 || out.size() < most_arrived) [[unlikely]]
     return poll_slowly(out, progressed);
-  bool more = polls_to_look_ == 0;
-  arrived_message* to = arrived_.data();
-  arrived_message* const end = to + std::min(out.size(), most_arrived);
-  for (shm_queue_pair* const* q = pairs_.data(), *const* last = q + hot_; q != last; ++q) {
-    if ((*q)->quiet()) continue;
-    if (to == end || !(*q)->is_plain() || !(*q)->takes_in_place()) {
-      more = true;
-      break;
-    }
-    arrived_message* const before = to;
-    to = (*q)->take_in_place(to, end);
-    if (to == before) more = true;
+  std::size_t n = 0;
+  for (shm_queue_pair *const *at = pairs_.data(), *const *last = at + hot_; at != last; ++at) {
+    shm_queue_pair& q = **at;
+    if (q.quiet()) continue;
+    const std::size_t before = n;
+    if (n != most_arrived && q.is_plain() && q.takes_in_place()) n = q.take_in_place(arrived_, n);
+    if (n != before) [[likely]]
+      continue;
+    arrived_count_ = n;
+    return poll_slowly(out, progressed);
   }
-  arrived_count_ = static_cast<std::size_t>(to - arrived_.data());
-  if (more) [[unlikely]]
-    return poll_slowly(out, progressed);
+  arrived_count_ = n;
   return 0;
 }
 
@@ -96,32 +93,53 @@ std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std
                                bool& progressed) noexcept {
   if (q.takes_in_place() && q.is_announced()) {
     const std::size_t most = std::min(out.size() - have, most_arrived);
-    arrived_message* const to = &arrived_[arrived_count_];
-    const arrived_message* const after = q.take_in_place(to, arrived_.data() + most);
-    arrived_count_ += static_cast<std::size_t>(after - to);
-    if (after != to && q.is_plain()) return have;
+    const std::size_t before = arrived_count_;
+    arrived_count_ = q.take_in_place(std::span(arrived_).first(most), before);
+    if (arrived_count_ != before && q.is_plain()) return have;
   }
   return have + q.poll(out.subspan(have, out.size() - have - arrived_count_), progressed);
 }
 
 std::size_t shm_adapter::poll_slowly(std::span<completion> out, bool& progressed) noexcept {
+  count_polls();
   std::size_t n = 0;
   if (!called_.empty() || !reporting_.empty()) n = poll_shared(out, progressed);
   for (std::size_t i = 0; i < hot_; ++i) {
     shm_queue_pair& q = *pairs_[i];
-    if (q.quiet()) continue;
+    if (q.quiet() || (arrived_count_ != 0 && took_in_place(q))) continue;
     if (n + arrived_count_ == out.size()) {
       // The first ones do not keep the others from their turn.
       std::rotate(pairs_.begin(), pairs_.begin() + static_cast<std::ptrdiff_t>(i),
                   pairs_.begin() + static_cast<std::ptrdiff_t>(hot_));
       break;
     }
-    if (arrived_count_ == 0 || !took_in_place(q)) n = visit(q, out, n, progressed);
+    n = visit(q, out, n, progressed);
   }
   if (pairs_.size() > hot_pairs) n = poll_others(out, n, progressed);
   if (polls_to_look_ == 0) look(progressed);
-  if (n != 0) note_find();
+  spare_fences();
+  plan_polls();
   return n;
+}
+
+// So many were short since the last plan.
+void shm_adapter::count_polls() noexcept {
+  polls_to_look_ -= std::min(polls_to_look_, planned_polls_ - short_polls_);
+  planned_polls_ = short_polls_;
+}
+
+// The next one is not.
+void shm_adapter::hurry() noexcept {
+  count_polls();
+  planned_polls_ = short_polls_ = 1;
+}
+
+// How many may be short now.
+void shm_adapter::plan_polls() noexcept {
+  const bool has_more = pairs_.size() > hot_pairs || !called_.empty() || !reporting_.empty();
+  planned_polls_ = has_more ? 1 : std::max(polls_to_look_, 1U);
+  if (may_spare_fences()) planned_polls_ = std::min(planned_polls_, polls_of_the_wakeful);
+  short_polls_ = planned_polls_;
 }
 
 // It had its turn in this poll.
@@ -130,13 +148,13 @@ bool shm_adapter::took_in_place(const shm_queue_pair& q) noexcept {
 }
 
 void shm_adapter::release_arrived() noexcept {
-  if (arrived_count_ == 1 && !arrived_[0].stays && arrived_[0].from != nullptr) [[likely]] {
-    static_cast<shm_queue_pair*>(arrived_[0].from)->looked_at();
+  auto* const q = static_cast<shm_queue_pair*>(arrived_[0].from);
+  if (arrived_count_ == 1 && !arrived_[0].stays && q != nullptr) [[likely]] {
+    q->looked_at();
   } else {
     release_all();
   }
   arrived_count_ = 0;
-  note_find();
 }
 
 void shm_adapter::release_all() noexcept {
@@ -146,16 +164,28 @@ void shm_adapter::release_all() noexcept {
       if (last != nullptr) last->looked_at();
       last = static_cast<shm_queue_pair*>(m.from);
     }
-    if (m.stays && last != nullptr) last->put_back(m.bytes);
+    if (m.stays && last != nullptr) last->put_back(m);
   }
   if (last != nullptr) last->looked_at();
 }
 
-// Who has found so much since it last wanted to sleep will hardly want to soon; then it pays for the
+// It never had any to spare in polling mode, or slept after all.
+bool shm_adapter::may_spare_fences() const noexcept {
+  return page_->may_sleep.load(std::memory_order_relaxed) != 0 &&
+         home_.mode() != wait_mode::polling && domain_->barriers() && pairs_.size() <= hot_pairs;
+}
+
+// In cells, of all rings.
+std::uint64_t shm_adapter::taken() const noexcept {
+  std::uint64_t sum = 0;
+  for (const shm_queue_pair* q : pairs_) sum += q->taken();
+  return sum;
+}
+
+// Who has taken so much since it last wanted to sleep will hardly want to soon; then it pays for the
 // barrier, and until then its peers for none.
 void shm_adapter::spare_fences() noexcept {
-  if (home_.mode() == wait_mode::polling) return;  // it never had any to spare, or slept after all
-  if (!domain_->barriers() || pairs_.size() > hot_pairs) return;
+  if (!may_spare_fences() || taken() - taken_before_ < cells_of_the_wakeful) return;
   for (const shm_queue_pair* q : pairs_) {
     if (!q->peer_takes_barriers()) return;
   }
@@ -221,6 +251,7 @@ void shm_adapter::expect(int more) noexcept {
   expecting_ += more;
   CORDMA_ASSERT_OP(expecting_, >=, 0);
   polls_to_look_ = std::min(polls_to_look_, polls_between_looks());
+  hurry();
 }
 
 // All of them in the next poll.
@@ -230,7 +261,7 @@ bool shm_adapter::look_at_sockets() noexcept { return sockets_.look().called; }
 
 arm_state shm_adapter::arm() noexcept {
   CORDMA_ASSERT_OP(page_->nap.load(std::memory_order_relaxed), ==, 0U);
-  found_since_arm_ = 0;
+  taken_before_ = taken();
   if (page_->may_sleep.load(std::memory_order_relaxed) == 0) {
     // It sleeps after all, or again: from here on peers fence before they look.
     page_->may_sleep.store(1, std::memory_order_seq_cst);
@@ -300,7 +331,9 @@ result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint
 void shm_adapter::attach(shm_queue_pair& q) {
   CORDMA_REQUIRE(std::ranges::find(pairs_, &q) == pairs_.end());
   pairs_.push_back(&q);
+  taken_before_ = taken();
   sweep();
+  hurry();
   // It may be none that barrier_joined() reaches: from here on all fence again. arm() sees to it that
   // those that were spared know.
   if (home_.mode() == wait_mode::polling || page_->may_sleep.load(std::memory_order_relaxed) == 1)
@@ -315,6 +348,7 @@ void shm_adapter::detach(shm_queue_pair& q) noexcept {
   *at = pairs_.back();
   pairs_.pop_back();
   hot_ = std::min(hot_, pairs_.size());
+  taken_before_ = taken();
   forget_arrived(q);
 }
 

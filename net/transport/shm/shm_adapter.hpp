@@ -71,7 +71,11 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void drop_events(const queue_pair* of) noexcept;
   void drop_events(const receive_queue& of) noexcept override;
   // Polled before all others: a shared receive is there for it.
-  void call(turn& t) noexcept { called_.push_back(t); }
+  void call(turn& t) noexcept {
+    called_.push_back(t);
+    hurry();
+  }
+  void on_reports() noexcept override { hurry(); }
   // Throws std::bad_alloc.
   connect_request& add_request(std::unique_ptr<connect_request> r);
   // Throws std::bad_alloc. `socket` is taken where the connection comes up.
@@ -89,12 +93,12 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void look(bool& progressed) noexcept;
   [[nodiscard]] unsigned polls_between_looks() const noexcept;
   void sweep() noexcept;
-  static constexpr unsigned finds_of_the_wakeful = 16;  // polls that found something, between two arms
-  void note_find() noexcept {
-    if (++found_since_arm_ == finds_of_the_wakeful) [[unlikely]]
-      spare_fences();
-  }
+  [[nodiscard]] std::uint64_t taken() const noexcept;
+  [[nodiscard]] bool may_spare_fences() const noexcept;
   void spare_fences() noexcept;
+  void count_polls() noexcept;
+  void plan_polls() noexcept;
+  void hurry() noexcept;
   std::size_t poll_slowly(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] bool took_in_place(const shm_queue_pair& q) noexcept;
   void release_all() noexcept;
@@ -110,8 +114,10 @@ class shm_adapter final : public adapter, public receive_queue_home {
   std::size_t cold_at_ = 0;
   std::size_t victim_ = 0;
   std::size_t hot_ = 0;  // so many of them are polled next; all, where that is not known of any
-  unsigned polls_to_look_ = 1;
-  unsigned found_since_arm_ = 0;  // polls that found something
+  unsigned short_polls_ = 1;  // the poll after so many is not short
+  unsigned planned_polls_ = 1;
+  unsigned polls_to_look_ = 1;      // as of the plan
+  std::uint64_t taken_before_ = 0;  // the last arm
   bool barrier_due_ = false;      // peers that did not fence have to have seen `may_sleep`
   int expecting_ = 0;
   bool real_time_ = true;

@@ -172,7 +172,9 @@ std::size_t shm_queue_pair::poll(std::span<completion> out, bool& progressed) no
     if (state_ == state::up) n += retire(out.subspan(n));
   }
   if (state_ == state::up && closing_) advance_close();
-  if (state_ == state::up && dying_ && n < out.size() && !has_whole()) finish_dying();
+  if (state_ == state::up && dying_ && !lent_ && n < out.size() && !has_whole()) {
+    finish_dying();
+  }
   if (state_ == state::up) settle();
   return n;
 }
@@ -314,7 +316,7 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   open_ = plain_ = false;
   dying_ = false;
   first_recv_status_ = status;
-  reader_.tell();
+  if (!lent_) reader_.tell();
   withdraw();
   finish_taken();
   if (asked_ != 0) home_.expect(-1);

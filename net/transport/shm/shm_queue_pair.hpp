@@ -103,6 +103,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   posted post_recv(const recv_request& request, completion& now) noexcept override;
   bool post_now(const send_request& request, std::uint64_t& old) noexcept override;
   bool put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept override;
+  bool put(const std::byte* data, std::uint32_t bytes) noexcept override;
   void ring() noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
@@ -129,23 +130,25 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   // Hands out completions; sets `progressed` where anything else moved.
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept;
   // Nothing at all to do: one load of a cell, and of what this thread wrote.
-  [[nodiscard]] bool quiet() const noexcept {
-    return plain_ && !reader_.ready() && !reader_.untold();
-  }
+  [[nodiscard]] bool quiet() const noexcept { return plain_ && !reader_.ready(); }
   [[nodiscard]] bool is_plain() const noexcept { return plain_; }
   // Whether whole messages are handed out where they lie.
-  [[nodiscard]] bool takes_in_place() const noexcept { return in_place && !by_receive_; }
+  [[nodiscard]] bool takes_in_place() const noexcept { return in_place != nullptr && !by_receive_; }
+  // Cells taken, ever.
+  [[nodiscard]] std::uint64_t taken() const noexcept { return reader_.position(); }
   [[nodiscard]] bool is_announced() const noexcept { return state_ == state::up && announced_; }
-  // Messages that lie in the ring whole; behind the last. From one on that does not, all come by receives.
-  arrived_message* take_in_place(arrived_message* to, const arrived_message* end) noexcept;
+  // Adds messages that lie in the ring whole to the `have` that are in `out`; how many they are then. From one on that
+  // does not, all come by receives.
+  std::size_t take_in_place(std::span<arrived_message> out, std::size_t have) noexcept;
   // Such a message is to come by a receive, and all behind it.
-  void put_back(std::uint32_t bytes) noexcept;
+  void put_back(const arrived_message& m) noexcept;
   [[nodiscard]] bool is_whole(const cell_header& h) const noexcept;
   [[nodiscard]] bool has_whole() const noexcept;
-  // The next message is not to be taken in place.
-  arrived_message* need_receive(const cell_header& h, arrived_message* to) noexcept;
+  // The next message is not to be taken in place: whether it needs a receive, and the layer above is to know.
+  [[nodiscard]] bool needs_receive(const cell_header& h) noexcept;
   // All that was handed out was looked at, or put back.
   void looked_at() noexcept {
+    lent_ = false;
     if (state_ != state::up) return;
     reader_.tell();
     if (peer_page_->may_sleep.load(std::memory_order_relaxed) != 0) [[unlikely]]
@@ -253,7 +256,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   // shm_queue_pair_send.cpp
   posted post_slowly(const send_request& request, completion& now) noexcept;
-  [[nodiscard]] bool put_any(message_head head, const std::byte* data, std::uint32_t bytes) noexcept;
+  [[nodiscard]] bool put_any(const message_head* head, const std::byte* data,
+                             std::uint32_t bytes) noexcept;
   [[nodiscard]] bool shown() noexcept;
   void advance() noexcept;
   [[nodiscard]] bool execute(send_entry& e) noexcept;
@@ -343,6 +347,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint32_t recv_tail_ = 0;
   std::uint32_t recv_mask_ = 0;
   std::unique_ptr<recv_entry[]> recvs_;
+  bool lent_ = false;        // messages that were handed out in place are still looked at
   bool by_receive_ = false;  // a message waits for a receive, in_place or not, or has taken one
   // Where its receives come from, not its own: `recvs_` then has the one that a message has taken.
   reporting_receive_queue* shared_ = nullptr;
@@ -423,21 +428,28 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint64_t common_token_ = 0;  // of both descriptors
 };
 
-// REQUIRES not quiet().
-inline arrived_message* shm_queue_pair::take_in_place(arrived_message* to,
-                                                      const arrived_message* end) noexcept {
-  const arrived_message* const first = to;
-  for (; to != end && reader_.ready(); ++to) {
+// REQUIRES room, and that it is up.
+[[gnu::always_inline]] inline std::size_t shm_queue_pair::take_in_place(
+    std::span<arrived_message> out, std::size_t have) noexcept {
+  const std::size_t first = have;
+  while (reader_.ready()) {
     const cell_header h = reader_.header();
-    if (!is_whole(h)) [[unlikely]]
-      return to == first ? need_receive(h, to) : to;
-    to->from = this;
-    to->data = reader_.payload();
-    to->bytes = h.length;
-    to->stays = false;
+    arrived_message& m = out[have];
+    m.from = this;
+    if (!is_whole(h)) [[unlikely]] {
+      if (have != first || !needs_receive(h)) break;
+      m.data = nullptr;
+      m.stays = true;
+      return have + 1;
+    }
+    m.data = reader_.payload();
+    m.bytes = h.length;
+    m.stays = false;
     reader_.step(cells_for(h.length));
+    lent_ = true;
+    if (++have == out.size()) break;
   }
-  return to;
+  return have;
 }
 
 // One of those is next.

@@ -100,22 +100,23 @@ bool shm_queue_pair::take_at_once(const recv_request& r, completion& out) noexce
   return true;
 }
 
-void shm_queue_pair::put_back(std::uint32_t bytes) noexcept {
-  if (state_ != state::up) return;
-  reader_.step_back(cells_for(bytes));
+void shm_queue_pair::put_back(const arrived_message& m) noexcept {
   by_receive_ = true;
+  if (m.data == nullptr) {
+    in_place = nullptr;
+  } else if (state_ == state::up) {
+    reader_.step_back(cells_for(m.bytes));
+  }
 }
 
-arrived_message* shm_queue_pair::need_receive(const cell_header& h, arrived_message* to) noexcept {
-  if (h.what > message::write_imm) return to;  // poll() sees to it
+bool shm_queue_pair::needs_receive(const cell_header& h) noexcept {
+  if (h.what > message::write_imm) return false;  // poll() sees to it
   by_receive_ = true;
-  if (shared_ != nullptr) return to;
-  in_place = false;
-  *to = {.from = this};
-  return to + 1;
+  return shared_ == nullptr;
 }
 
 std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed) noexcept {
+  if (lent_) return 0;  // what is behind those waits until they are looked at
   std::size_t n = 0;
   const std::size_t most = std::min(out.size(), most_taken_per_poll);
   for (std::size_t taken = 0; n < most && taken < most_taken_per_poll; ++taken) {
@@ -132,8 +133,14 @@ std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed)
     progressed = true;
     if (t == taking::delivered) ++n;
   }
-  if (reader_.untold() && n < most && state_ == state::up) tell();
-  if (shared_ != nullptr) {
+  if (reader_.untold() && state_ == state::up) {
+    if (n < most) {
+      tell();
+    } else {
+      plain_ = false;  // the next poll does
+    }
+  }
+  if (by_receive_ && shared_ != nullptr) {
     by_receive_ = fetch_.active || in_partial_ || !receives_empty() || reader_.ready();
   }
   return n;
@@ -403,7 +410,7 @@ void shm_queue_pair::not_allowed(recv_entry&, std::uint64_t position) noexcept {
 }
 
 void shm_queue_pair::tell() noexcept {
-  if (!reader_.untold()) return;
+  if (!reader_.untold() || lent_) return;
   reader_.tell();
   wake_waiter();
 }

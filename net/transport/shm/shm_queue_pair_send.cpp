@@ -82,8 +82,7 @@ bool shm_queue_pair::post_now(const send_request& request, std::uint64_t& old) n
   remote_region* const region = regions_.find(request.rkey);
   if (region == nullptr || region->bytes_at == nullptr) return false;
   if (is_atomic) return atomic_now(request, *region, old);
-  return access_one(request, *region) ||
-         access_now(request, total, *region) == wc_status::success;
+  return access_one(request, *region) || access_now(request, total, *region) == wc_status::success;
 }
 
 posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
@@ -97,17 +96,26 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
   return posted::done;
 }
 
+// A word apart, so that it is copied without a call.
 bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
-  // A word apart, so that it is copied without a call.
-  if (bytes != sizeof(std::uint64_t)) return put_any(head, data, bytes);
-  if (!open_ || head_ != tail_ || !writer_.put(head, data, sizeof(std::uint64_t))) [[unlikely]]
-    return put_any(head, data, bytes);
+  if (bytes != sizeof(std::uint64_t) || !plain_ ||
+      !writer_.put(&head, data, sizeof(std::uint64_t))) [[unlikely]] {
+    return put_any(&head, data, bytes);
+  }
   return shown();
 }
 
-[[gnu::noinline]] bool shm_queue_pair::put_any(message_head head, const std::byte* data,
+bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
+  if (bytes != sizeof(std::uint64_t) || !plain_ ||
+      !writer_.put(nullptr, data, sizeof(std::uint64_t))) [[unlikely]] {
+    return put_any(nullptr, data, bytes);
+  }
+  return shown();
+}
+
+[[gnu::noinline]] bool shm_queue_pair::put_any(const message_head* head, const std::byte* data,
                                                std::uint32_t bytes) noexcept {
-  const std::uint64_t total = bytes + sizeof head;
+  const std::uint64_t total = bytes + (head != nullptr ? sizeof *head : 0);
   if (!open_ || head_ != tail_ || total > eager_ || !writer_.room(cells_for(total)) ||
       !writer_.put(head, data, bytes)) {
     return false;

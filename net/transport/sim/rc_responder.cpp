@@ -57,8 +57,8 @@ void rc_responder::again(const packet& p) noexcept {
 // REQUIRES that it is the next packet in order.
 bool rc_responder::goes_in_place(const packet& p) const noexcept {
   if (here_.open()) return true;
-  return pair_.in_place && pair_.options().shared != nullptr && !keeps_ && !in_.open() && p.kind == packet_kind::send &&
-         p.op == opcode::send && p.total <= arrivals::most_bytes;
+  return pair_.in_place && pair_.options().shared != nullptr && !keeps_ && !in_.open() &&
+         p.kind == packet_kind::send && p.op == opcode::send && p.total <= arrivals::most_bytes;
 }
 
 // A packet that came before, of a message that was not looked at. Where messages wait for receives, the first one is
@@ -117,8 +117,8 @@ void rc_responder::on_message(const packet& p) noexcept {
   if (p.ack_requested) ack();
 }
 
-void rc_responder::not_taken(inbound::outcome why, const packet& p) noexcept {
-  switch (why) {
+void rc_responder::not_taken(inbound::outcome outcome, const packet& p) noexcept {
+  switch (outcome) {
     case inbound::outcome::done: return;
     case inbound::outcome::not_ready:
       ++pair_.net().counters.rnr_naks;

@@ -255,7 +255,8 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] intake fail_input(const char* why) noexcept;
   // Not where a receive was taken for a message that was refused: it takes that when it comes again.
   [[nodiscard]] bool takes_in_place() const noexcept {
-    return in_place && options_.shared != nullptr && !by_receive_ && receives_.posted == receives_.done;
+    return in_place && options_.shared != nullptr && !by_receive_ &&
+           receives_.posted == receives_.done;
   }
   void await_receive() noexcept;
   [[nodiscard]] bool stop_waiting() noexcept;
