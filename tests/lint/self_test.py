@@ -9,6 +9,7 @@ import coro_lint
 import include_directions
 import leftovers
 import lifecycle
+import members
 import regions
 import sizes
 import tiers
@@ -221,6 +222,109 @@ class Sizes(unittest.TestCase):
     def test_a_long_class_is_no_function(self):
         body = "  void f() {\n  }\n" * 60
         self.assertEqual(planted(sizes.check, {"a.cpp": f"class A final {{\n{body}}};\n"}), [])
+
+
+class Members(unittest.TestCase):
+    CHANGES = "public: void f();"
+
+    def counted(self, body, heading="class c"):
+        """(members, public members, functions, those that change it) of a class with this body."""
+        text = f"namespace cordma {{\n{heading} {{\n{body}\n}};\n}}\n"
+        found = {c.name: c for c in planted(members.classes, {"net/a.hpp": text})}
+        c = found["c"]
+        return c.members, c.public, c.functions, c.mutators
+
+    def found(self, text, known=None):
+        return planted(lambda root: members.check(root, known or {}), {"net/a.hpp": text})
+
+    COUNTED = [
+        ("int a; int b = 1, *c{}; std::array<int, 2> d{1, 2};", 4),
+        ("static int a; static constexpr int b = 1; constexpr static int c{2}; inline static int d;", 0),
+        ("using a = int; typedef int b; friend class d; friend struct e; class f; enum g { h, i }; enum class j : int;", 0),
+        ("friend bool operator==(c, c) { return true; } static_assert(sizeof(int) == 4);", 0),
+        ("std::function<void(int, int)> a; void (*b)(int, int) noexcept = nullptr; int (c::*d)(int);", 3),
+        ("unsigned a : 1, b : 2; unsigned : 0; bool d : 1 = true;", 3),
+        ("union { int a; long b; struct { int c, d; } e; };", 1),
+        ("union u { int a; long b; }; u v;", 1),
+        ("struct s { int a; int b; }; s one; struct { int x; int y; } two; struct t { int z; } three;", 3),
+        ("alignas(64) std::atomic<int> a{0}; [[no_unique_address]] std::less<> b; decltype(f(1)) d;", 3),
+        ("std::map<int, std::pair<int, int>> a = {{1, {2, 3}}}, b; bool d = (1 < 2), e = 1 << 3;", 4),
+        ("c() : a(1), b{2} { int inside = 0; } int a, b;", 2),
+        ("explicit operator bool() const { return a; } bool operator()(int) { return b; } int a = f(); int b;", 2),
+        ("template <class T> requires (sizeof(T) > 1) void f(T); auto g() const -> int { return 1; } struct tm when{};", 1),
+        ("#define MORE int a; int b;\n// int c;\nconst char* text = \"int d; int e;\";", 1),
+        ("int rows[2][3]; std::size_t size[1 + 1] = {}; int digits = 1'000'000;", 3),
+    ]
+
+    def test_what_is_a_member(self):
+        for body, wanted in self.COUNTED:
+            self.assertEqual(self.counted(body)[0], wanted, body)
+
+    PUBLIC = [
+        ("int a; public: int b; protected: int d; private: int e;", "class c", 1),
+        ("int a; private: int b;", "struct c final : base<int, 2>, private other", 1),
+        ("const int a; int* const b; int& d; const int* e; std::vector<const int*> f; std::unique_ptr<int> g;",
+         "struct c", 3),
+        ("void (*const a)(int); void (*b)(const int);", "struct c", 1),
+        ("union { int a; int b; }; private: union { int d; };", "struct c", 1),
+    ]
+
+    def test_which_members_are_public_and_not_const(self):
+        for body, heading, wanted in self.PUBLIC:
+            self.assertEqual(self.counted(body, heading)[1], wanted, body)
+
+    FUNCTIONS = [  # (body, functions, those that change it)
+        ("void f(); int g() const; static void h(); int i() const noexcept { return 1; }", 4, 1),
+        ("c(); explicit c(int) noexcept : a(1) {} ~c(); c& operator=(const c&); c(const c&) = delete;", 4, 0),
+        ("c& operator=(c&&) = default; bool operator==(const c&) const = default;", 0, 0),
+        ("int& operator[](int) { return a[0]; } int operator[](int) const; void operator()(); operator int();", 4, 3),
+        ("template <class T> void f(T t) & { g(t); } auto h() const& -> int; auto i() -> const int&;", 3, 2),
+        ("virtual void f() = 0; void g() const override; void (*pointer)(int);", 2, 1),
+        ("friend void f(c&); friend void g(c&) { h(); }", 0, 0),
+    ]
+
+    def test_which_functions_change_the_state(self):
+        for body, functions, mutators in self.FUNCTIONS:
+            self.assertEqual(self.counted(body)[2:], (functions, mutators), body)
+
+    def test_each_class_counts_on_its_own(self):
+        text = ("namespace cordma::detail {\nclass outer {\n  struct inner { int a, b; };\n  inner i;\n};\n"
+                "struct outer::later { int x; };\ntemplate <> struct std::hash<outer> { int y; };\n"
+                "void f() {\n  struct local { int z; };\n  struct tm when{};\n}\n}\n")
+        found = planted(members.classes, {"runtime/a.cpp": text, "apps/b.cpp": "struct d { int a; };\n"})
+        self.assertEqual({c.name: c.members for c in found},
+                         {"detail::outer": 1, "detail::outer::inner": 2, "detail::outer::later": 1,
+                          "detail::std::hash<outer>": 1, "detail::local": 1})
+
+    def test_classes_of_one_name_are_told_apart(self):
+        found = planted(members.classes, {"net/a.cpp": "namespace { struct d { int a; }; }\n",
+                                          "net/b.cpp": "namespace { struct d { int a, b; }; }\n"})
+        self.assertEqual([c.name for c in found], ["d (net/b.cpp)", "d (net/a.cpp)"])
+
+    def test_the_limit_of_members(self):
+        for count, wanted in ((30, 0), (31, 1)):
+            fields = "".join(f"int m{i}; " for i in range(count))
+            self.assertEqual(len(self.found(f"class c {{ {fields} {self.CHANGES} }};")), wanted)
+            self.assertEqual(len(self.found(f"struct c {{ {fields} int f() const; }};")), wanted)
+            self.assertEqual(self.found(f"struct c {{ {fields} }};"), [])
+
+    def test_public_members(self):
+        self.assertEqual(len(self.found(f"struct c {{ int a; {self.CHANGES} }};")), 1)
+        for right in ("struct c { const int a; int& b; void f(); };", "struct c { int a; int f() const; c(); };",
+                      "class c { int a; void f(); };", "struct c { virtual void f(); };"):
+            self.assertEqual(self.found(right), [], right)
+
+    def test_what_is_known_only_shrinks(self):
+        text = f"struct c {{ int a, b; {self.CHANGES} }};"
+        self.assertEqual(self.found(text, {"c": (2, 2)}), [])
+        self.assertEqual(self.found(text, {"c": (1, 2)}), [])
+        self.assertIn("may only shrink", self.found(text, {"c": (2, 1)})[0])
+        self.assertIn("lower the entry to (2, 2)", self.found(text, {"c": (3, 2)})[0])
+        self.assertIn("lower the entry to (2, 2)", self.found(text, {"c": (2, 3)})[0])
+
+    def test_what_is_known_and_right_or_gone_is_found(self):
+        self.assertIn("keeps the limits", self.found("class c { int a; void f(); };", {"c": (1, 1)})[0])
+        self.assertIn("c is gone", self.found("struct d { int a; };", {"c": (1, 1)})[0])
 
 
 class CheckDensity(unittest.TestCase):
