@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The checks find what is planted for them, and nothing in what is right. Usage: self_test.py"""
+import contextlib
+import io
 import pathlib
 import tempfile
 import unittest
@@ -10,6 +12,7 @@ import include_directions
 import leftovers
 import lifecycle
 import members
+import message_path
 import regions
 import sizes
 import tiers
@@ -325,6 +328,45 @@ class Members(unittest.TestCase):
     def test_what_is_known_and_right_or_gone_is_found(self):
         self.assertIn("keeps the limits", self.found("class c { int a; void f(); };", {"c": (1, 1)})[0])
         self.assertIn("c is gone", self.found("struct d { int a; };", {"c": (1, 1)})[0])
+
+
+class MessagePath(unittest.TestCase):
+    CODE = {
+        "net/transport/shm/ring.hpp":
+            "namespace cordma::transport::shm {\nclass ring_writer final : public ring_base {\n public:\n"
+            "  bool put(int bytes) noexcept;\n private:\n  int limit_ = 0;\n};\n"
+            "class ring_base {\n  void release();\n};\n}\n",
+        "runtime/copy.cpp":
+            "// gone() is only said here\nnamespace cordma {\nvoid copy_bytes(int n) { wipe(n); }\n"
+            "struct waiting;\nvoid waiting::leave() {}\n}\n",
+    }
+    RIGHT = ["`shm/ring.hpp`", "`net/transport/shm/ring.hpp`", "`copy_bytes()`", "`copy_bytes(n)`", "`ring_writer`",
+             "`ring_writer::put()`", "`ring_writer::release()`", "`ring_writer::limit_`", "`waiting::leave()`",
+             "`shm::ring_writer::put()`", "`cordma::copy_bytes()`", "`std::vector::push_back()`", "`co_await`",
+             "`co_await op`", "`a < b`", "`--list`", "`8 B`", "gone()", "```\nelsewhere()\n```"]
+    WRONG = ["`shm/rings.hpp`", "`ing.hpp`", "`elsewhere()`", "`gone()`", "`ring_reader`", "`ring_writer::take()`",
+             "`ring_base::put()`", "`ring_reader::put()`", "`tcp::ring_writer::put()`", "`limit_()`"]
+
+    def found(self, text, heading="## The path of a message"):
+        readme = f"# net\n\n`before()`\n\n{heading}\n\n{text}\n\n### More\n\n## After\n\n`behind()`\n"
+        return planted(message_path.check, {**self.CODE, "net/README.md": readme})
+
+    def test_what_exists(self):
+        for text in self.RIGHT:
+            self.assertEqual(self.found(text), [], text)
+
+    def test_what_is_missing(self):
+        for text in self.WRONG:
+            self.assertEqual(len(self.found(text)), 1, text)
+
+    def test_the_line_of_what_is_missing_is_told(self):
+        self.assertTrue(self.found("One\n`copy_bytes()` and\n`elsewhere()`.")[0].startswith("net/README.md:9: "))
+
+    def test_without_the_section_it_passes_with_a_message(self):
+        for content in ({"net/README.md": "# net\n\n## Another\n\n`elsewhere()`\n"}, {}):
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                self.assertEqual(planted(message_path.check, content), [])
+            self.assertIn("no section '## The path of a message'", said.getvalue())
 
 
 class CheckDensity(unittest.TestCase):
