@@ -114,8 +114,8 @@ RemoteSlice exported(const MemoryRegion& region) {
 
 }  // namespace
 
-side::side(transport::kind over, wait_mode waiting)
-    : context(only(over)),
+side::side(const context_options& options, wait_mode waiting)
+    : context(options),
       worker(context, reactor_options{.mode = waiting}),
       memory(context.allocate(2 * half).value()),
       offered(context.allocate(half, access::local_write | transport::all_remote).value()) {}
@@ -124,7 +124,11 @@ Slice side::out(std::size_t bytes) const { return memory.slice(0, bytes).value()
 Slice side::in(std::size_t bytes) const { return memory.slice(half, bytes).value(); }
 
 pair::pair(transport::kind over, carries what, wait_mode waiting)
-    : near(over, waiting), far(over, waiting) {
+    : pair(only(over), only(over), what, waiting) {}
+
+pair::pair(const context_options& near_options, const context_options& far_options, carries what,
+           wait_mode waiting)
+    : near(near_options, waiting), far(far_options, waiting) {
   near.peer = exported(far.offered);
   far.peer = exported(near.offered);
   near.endpoint = prepared(near, what);

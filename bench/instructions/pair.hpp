@@ -14,7 +14,7 @@ namespace instructions {
 enum class carries : std::uint8_t { plain, messages, stream };
 
 struct side {
-  side(cordma::transport::kind over, cordma::wait_mode waiting);
+  side(const cordma::context_options& options, cordma::wait_mode waiting);
 
   cordma::Context context;
   cordma::Worker worker;
@@ -39,6 +39,9 @@ class pair {
   // Both Workers wait as `waiting` says.
   pair(cordma::transport::kind over, carries what,
        cordma::wait_mode waiting = cordma::wait_mode::polling);
+  // The same, with a Context of these options each.
+  pair(const cordma::context_options& near_options, const cordma::context_options& far_options,
+       carries what, cordma::wait_mode waiting = cordma::wait_mode::polling);
 
   side near;
   side far;
