@@ -75,7 +75,7 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
   phase_.become(phase::connecting);
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
-  const int family = handshake_->candidates.front().storage.ss_family;
+  const int family = handshake_->candidates.front().family();
   result<socket_fd> first_socket = open_stream(family);
   if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
   if (first_socket) socket_.own(std::move(*first_socket));
@@ -91,7 +91,7 @@ void connection::try_next_candidate() noexcept {
   while (h.next < h.candidates.size()) {
     const socket_address& to = h.candidates[h.next++];
     if (!socket_) {
-      result<socket_fd> opened = open_stream(to.storage.ss_family);
+      result<socket_fd> opened = open_stream(to.family());
       if (!opened) {
         note(h.last, opened.why());
         continue;
@@ -99,7 +99,7 @@ void connection::try_next_candidate() noexcept {
       socket_.own(std::move(*opened));
     }
     tune(socket_.get(), options_.peer_timeout);
-    int code = ::connect(socket_.get(), to.get(), to.length) == 0 ? 0 : errno;
+    int code = ::connect(socket_.get(), to.get(), to.length()) == 0 ? 0 : errno;
     if (code == 0 || code == EINPROGRESS) {
       const result<void> watching = socket_.watch(EPOLLOUT);
       if (watching) return;
@@ -114,13 +114,8 @@ void connection::try_next_candidate() noexcept {
 
 void connection::on_connected() noexcept {
   int code = take_error(socket_.get());
-  const socket_address own = local_of(socket_.get());
-  const socket_address other = peer_of(socket_.get());
   // A socket that connects to a free port of its own range may meet itself.
-  if (code == 0 && own.length == other.length &&
-      std::memcmp(&own.storage, &other.storage, own.length) == 0) {
-    code = ECONNREFUSED;
-  }
+  if (code == 0 && local_of(socket_.get()) == peer_of(socket_.get())) code = ECONNREFUSED;
   if (code == ECONNRESET) return call_again();
   if (code != 0) {
     handshake& h = *handshake_;

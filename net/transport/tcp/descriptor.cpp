@@ -102,21 +102,19 @@ std::vector<place> local_places() {
 std::vector<socket_address> to_addresses(const pair_descriptor& d) {
   std::vector<socket_address> list;
   for (const place& p : d.places) {
-    socket_address s;
     if (p.family == 4) {
       sockaddr_in a{};
       a.sin_family = AF_INET;
       a.sin_port = htons(d.port);
       std::memcpy(&a.sin_addr, p.address.data(), sizeof a.sin_addr);
-      std::memcpy(&s.storage, &a, s.length = sizeof a);
+      list.emplace_back(&a, static_cast<socklen_t>(sizeof a));
     } else {
       sockaddr_in6 a{};
       a.sin6_family = AF_INET6;
       a.sin6_port = htons(d.port);
       std::memcpy(&a.sin6_addr, p.address.data(), sizeof a.sin6_addr);
-      std::memcpy(&s.storage, &a, s.length = sizeof a);
+      list.emplace_back(&a, static_cast<socklen_t>(sizeof a));
     }
-    list.push_back(s);
   }
   return list;
 }

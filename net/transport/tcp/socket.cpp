@@ -22,48 +22,41 @@ int seconds_of(duration d) noexcept {
   return static_cast<int>(std::clamp<long>(static_cast<long>(s), 1, 3600));
 }
 
-bool same_host(const socket_address& a, const socket_address& b) noexcept {
-  if (a.length == 0 || a.length != b.length || a.storage.ss_family != b.storage.ss_family) {
-    return false;
-  }
-  if (a.storage.ss_family == AF_INET6) {
-    const auto& one = reinterpret_cast<const sockaddr_in6*>(&a.storage)->sin6_addr;
-    const auto& other = reinterpret_cast<const sockaddr_in6*>(&b.storage)->sin6_addr;
-    return std::memcmp(&one, &other, sizeof one) == 0;
-  }
-  return reinterpret_cast<const sockaddr_in*>(&a.storage)->sin_addr.s_addr ==
-         reinterpret_cast<const sockaddr_in*>(&b.storage)->sin_addr.s_addr;
+const sockaddr_in& v4(const socket_address& a) noexcept {
+  return reinterpret_cast<const sockaddr_in&>(*a.get());
+}
+const sockaddr_in6& v6(const socket_address& a) noexcept {
+  return reinterpret_cast<const sockaddr_in6&>(*a.get());
 }
 
-bool same_address(const socket_address& a, const socket_address& b) noexcept {
-  return a.length == b.length && std::memcmp(&a.storage, &b.storage, a.length) == 0;
+bool same_host(const socket_address& a, const socket_address& b) noexcept {
+  if (a.empty() || a.length() != b.length() || a.family() != b.family()) return false;
+  if (a.family() != AF_INET6) return v4(a).sin_addr.s_addr == v4(b).sin_addr.s_addr;
+  return std::memcmp(&v6(a).sin6_addr, &v6(b).sin6_addr, sizeof(in6_addr)) == 0;
 }
 
 bool lacks_scope(const socket_address& a) noexcept {
-  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(a.storage);
-  return a.storage.ss_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) &&
-         v6.sin6_scope_id == 0;
+  return a.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&v6(a).sin6_addr) &&
+         v6(a).sin6_scope_id == 0;
 }
 
 bool is_any(const socket_address& a) noexcept {
-  if (a.storage.ss_family == AF_INET6) {
-    return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(a.storage).sin6_addr);
-  }
-  return reinterpret_cast<const sockaddr_in&>(a.storage).sin_addr.s_addr == htonl(INADDR_ANY);
+  if (a.family() == AF_INET6) return IN6_IS_ADDR_UNSPECIFIED(&v6(a).sin6_addr);
+  return v4(a).sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
 // Who listens on `a` listens on `b` too: "::" serves both families.
 bool covers(const socket_address& a, const socket_address& b) noexcept {
-  return is_any(a) && (a.storage.ss_family == AF_INET6 || b.storage.ss_family == AF_INET);
+  return is_any(a) && (a.family() == AF_INET6 || b.family() == AF_INET);
 }
 
 result<socket_fd> bind_listener(const socket_address& where, int backlog, const std::string& text) {
-  result<socket_fd> opened = open_stream(where.storage.ss_family);
+  result<socket_fd> opened = open_stream(where.family());
   if (!opened) return opened;
   const int fd = opened->get();
   set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (where.storage.ss_family == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (::bind(fd, where.get(), where.length) == 0 && ::listen(fd, backlog) == 0) return opened;
+  if (where.family() == AF_INET6) set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (::bind(fd, where.get(), where.length()) == 0 && ::listen(fd, backlog) == 0) return opened;
   const int code = errno;
   if (code == EADDRINUSE) {
     return failure{errc::in_use, "somebody listens on " + text +
@@ -89,25 +82,22 @@ result<socket_fd> bind_listener(const socket_address& where, int backlog, const 
 }  // namespace
 
 std::uint16_t socket_address::port() const noexcept {
-  if (storage.ss_family == AF_INET6) {
-    return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
-  }
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+  return ntohs(family() == AF_INET6 ? v6(*this).sin6_port : v4(*this).sin_port);
 }
 
 void socket_address::set_port(std::uint16_t port) noexcept {
   const std::uint16_t wire = htons(port);
-  if (storage.ss_family == AF_INET6) {
-    reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = wire;
+  if (family() == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&storage_)->sin6_port = wire;
   } else {
-    reinterpret_cast<sockaddr_in*>(&storage)->sin_port = wire;
+    reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = wire;
   }
 }
 
 address socket_address::numeric() const {
   char host[NI_MAXHOST] = "?";
-  if (length != 0) {
-    static_cast<void>(getnameinfo(get(), length, host, sizeof host, nullptr, 0, NI_NUMERICHOST));
+  if (!empty()) {
+    static_cast<void>(getnameinfo(get(), length_, host, sizeof host, nullptr, 0, NI_NUMERICHOST));
   }
   return {.host = host, .port = port()};
 }
@@ -131,10 +121,8 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
   std::vector<socket_address> list;
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    socket_address s;
-    if (a->ai_addrlen > sizeof s.storage) continue;
-    std::memcpy(&s.storage, a->ai_addr, a->ai_addrlen);
-    s.length = a->ai_addrlen;
+    if (a->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    const socket_address s(a->ai_addr, a->ai_addrlen);
     if (lacks_scope(s)) {
       return failure{errc::invalid_value, where.host +
                                               " is a link-local address, which each interface has "
@@ -143,9 +131,7 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
                                               where.host + "%eth0"};
     }
     // A hosts file may name an address twice.
-    const bool known = std::ranges::any_of(
-        list, [&s](const socket_address& other) { return same_address(s, other); });
-    if (known) continue;
+    if (std::ranges::find(list, s) != list.end()) continue;
     // What covers others goes first.
     const bool listens = why == purpose::listening;
     list.insert(std::ranges::find_if(list,
@@ -166,8 +152,8 @@ failure descriptor_limit(int os_errno, const char* doing) noexcept {
 }
 
 bool has_address_for(const socket_address& to) noexcept {
-  const socket_fd s(::socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  return !s || ::connect(s.get(), to.get(), to.length) == 0 || errno != EADDRNOTAVAIL;
+  const socket_fd s(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return !s || ::connect(s.get(), to.get(), to.length()) == 0 || errno != EADDRNOTAVAIL;
 }
 
 result<socket_fd> open_stream(int family) noexcept {
@@ -241,19 +227,8 @@ void tune_to_distance(int fd) noexcept {
 
 static_assert(sizeof(sockaddr_in6) <= sizeof(sockaddr_storage));
 
-socket_address local_of(int fd) noexcept {
-  socket_address s;
-  s.length = sizeof s.storage;
-  if (getsockname(fd, s.get(), &s.length) != 0) s.length = 0;
-  return s;
-}
-
-socket_address peer_of(int fd) noexcept {
-  socket_address s;
-  s.length = sizeof s.storage;
-  if (getpeername(fd, s.get(), &s.length) != 0) s.length = 0;
-  return s;
-}
+socket_address local_of(int fd) noexcept { return socket_address::of(fd, ::getsockname); }
+socket_address peer_of(int fd) noexcept { return socket_address::of(fd, ::getpeername); }
 
 int take_error(int fd) noexcept {
   int code = 0;

@@ -5,24 +5,48 @@
 
 #include <cordma/net/transport/socket_fd.hpp>
 #include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/check.hpp>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 namespace cordma::transport::tcp {
 
-struct socket_address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  [[nodiscard]] const sockaddr* get() const noexcept {
-    return reinterpret_cast<const sockaddr*>(&storage);
+class socket_address {
+ public:
+  socket_address() noexcept = default;
+  // REQUIRES at most sizeof(sockaddr_storage) bytes.
+  socket_address(const void* address, socklen_t length) noexcept : length_(length) {
+    CORDMA_REQUIRE_OP(length, <=, sizeof storage_);
+    std::memcpy(&storage_, address, length);
   }
-  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+  // `ask`: getsockname() or getpeername(). Empty where it fails.
+  template <class Ask>
+  [[nodiscard]] static socket_address of(int fd, Ask ask) noexcept {
+    socket_address s;
+    s.length_ = sizeof s.storage_;
+    if (ask(fd, reinterpret_cast<sockaddr*>(&s.storage_), &s.length_) != 0) s.length_ = 0;
+    return s;
+  }
+  [[nodiscard]] bool operator==(const socket_address& other) const noexcept {
+    return length_ == other.length_ && std::memcmp(&storage_, &other.storage_, length_) == 0;
+  }
+  [[nodiscard]] bool empty() const noexcept { return length_ == 0; }
+  [[nodiscard]] socklen_t length() const noexcept { return length_; }
+  [[nodiscard]] int family() const noexcept { return storage_.ss_family; }
+  [[nodiscard]] const sockaddr* get() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&storage_);
+  }
   [[nodiscard]] std::uint16_t port() const noexcept;
   void set_port(std::uint16_t port) noexcept;
   // In numbers, with the scope of a link-local one.
   [[nodiscard]] address numeric() const;
   // "10.0.0.1:7000", "[::1]:7000".
   [[nodiscard]] std::string text() const { return numeric().text(); }
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t length_ = 0;
 };
 
 enum class purpose : std::uint8_t { connecting, listening };
