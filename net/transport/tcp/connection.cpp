@@ -137,7 +137,7 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   if (failed_) {
     s.status = wc_status::wr_flush_err;
     sends_.flush();
-    home_.mark_completed(*this);
+    home_.mark(*this, work::completed);
     return posted::pending;
   }
   if ((r.flags & post_flag::more) == 0) transmit();
@@ -160,9 +160,9 @@ posted connection::post_recv(const recv_request& r, completion&) noexcept {
   store(r);
   if (failed_) {
     receives_.flush();
-    home_.mark_completed(*this);
+    home_.mark(*this, work::completed);
   } else if (carrying() && credit_due()) {
-    home_.mark_due(*this);
+    home_.mark(*this, work::due);
   }
   return posted::pending;
 }
@@ -249,7 +249,7 @@ void connection::close_socket() noexcept {
   if (phase_ == phase::dead) return;
   if (waiting_) home_.add_waiting(-1);
   waiting_ = output_blocked_ = false;
-  home_.mark_inactive(*this);
+  home_.active().remove(*this);
   socket_.close();
   phase_.become(phase::dead);
 }
@@ -276,7 +276,7 @@ void connection::enter_error(failure why) noexcept {
   CORDMA_ASSERT_OP(receives_.done, ==, receives_.posted);
   partial_.what = outgoing::kind::none;
   home_.home().remove(rnr_timer_);
-  home_.mark_completed(*this);
+  home_.mark(*this, work::completed);
 }
 
 void connection::break_off(failure why) noexcept {

@@ -115,9 +115,9 @@ class connection final : public queue_pair, public socket_handler, public receiv
   }
   [[nodiscard]] hello greeting(hello_kind kind) const noexcept;
 
-  connection_link completed_link{*this};
-  connection_link due_link{*this};
-  connection_link pending_link{*this};
+  [[nodiscard]] connection_link& link(work w) noexcept {
+    return links_[static_cast<std::size_t>(w)];
+  }
 
  private:
   using phase = life_phase;
@@ -267,6 +267,8 @@ class connection final : public queue_pair, public socket_handler, public receiv
   tcp_adapter& home_;
   event_queue::room events_room_;
   queue_pair_options options_;
+  std::array<connection_link, works> links_{connection_link(*this), connection_link(*this),
+                                            connection_link(*this)};
   reporting_receive_queue* shared_ = nullptr;
   last_taken last_taken_{*this};
   watched_socket socket_;

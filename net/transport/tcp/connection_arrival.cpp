@@ -17,7 +17,7 @@ bool connection::receive_input() noexcept {
     last = take_input(any);
   }
   if (!socket_) drained_ = true;
-  if (last == intake::later) home_.mark_pending(*this);
+  if (last == intake::later) home_.mark(*this, work::pending);
   if (last == intake::waits) await_receive();
   if (any) after_input();
   return any;
@@ -117,7 +117,7 @@ void connection::looked_at(const arrived_message& m) noexcept {
 void connection::released() noexcept {
   handed_out_ = false;
   if (!carrying()) return;
-  if (!input_.empty()) home_.mark_pending(*this);
+  if (!input_.empty()) home_.mark(*this, work::pending);
   after_input();
 }
 

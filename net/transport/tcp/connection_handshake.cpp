@@ -234,8 +234,8 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   established_ = true;
   tune_to_distance(socket_.get());
   home_.report(std::move(e));
-  home_.mark_active(*this);
-  if (credit_due()) home_.mark_due(*this);
+  home_.active().add(*this);
+  if (credit_due()) home_.mark(*this, work::due);
   transmit();
 }
 

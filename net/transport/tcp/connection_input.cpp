@@ -234,7 +234,7 @@ bool connection::on_counters(const frame& f) noexcept {
   credits_ += granted;
   if (acked == 0) return true;
   if (!awaits_ack_of_message()) last_message_ = sends_.acked;
-  if (sends_.settle()) home_.mark_completed(*this);
+  if (sends_.settle()) home_.mark(*this, work::completed);
   return true;
 }
 
@@ -267,7 +267,7 @@ void connection::payload_complete() noexcept {
       sends_[sends_.next_answer].answered = true;
       ++sends_.next_answer;
       --sends_.reads;
-      if (sends_.settle()) home_.mark_completed(*this);
+      if (sends_.settle()) home_.mark(*this, work::completed);
       return;
     case destination::nowhere:
     case destination::none: return;
@@ -288,7 +288,7 @@ void connection::complete_receive(const frame& f) noexcept {
   s.invalidated = f.type == frame_type::send_invalidate ? f.operand : 0;
   s.op = f.type == frame_type::write_imm ? opcode::recv_write_imm : opcode::recv;
   ++receives_.done;
-  if (shared_ == nullptr) return home_.mark_completed(*this);
+  if (shared_ == nullptr) return home_.mark(*this, work::completed);
   shared_->finish(completion_of(s));
   last_finished_ = shared_->finished();
   receives_.taken = receives_.done;
@@ -307,11 +307,11 @@ bool connection::borrow() noexcept {
 void connection::turn_came() noexcept {
   if (turn_ != turn::none) {
     turn_ = turn::came;
-    return home_.mark_pending(*this);
+    return home_.mark(*this, work::pending);
   }
   if (!borrow()) return;
   update_due_ = true;
-  home_.mark_due(*this);
+  home_.mark(*this, work::due);
 }
 
 void connection::drop(const frame& f) noexcept {
@@ -526,7 +526,7 @@ void connection::after_input() noexcept {
   idle_polls_ = 0;
   if (failed_) return;
   if (anything_to_send()) transmit();
-  if (executed_ != told_ack_ || credit_due()) home_.mark_due(*this);
+  if (executed_ != told_ack_ || credit_due()) home_.mark(*this, work::due);
 }
 
 bool connection::tend(urgency u) noexcept {

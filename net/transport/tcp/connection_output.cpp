@@ -87,7 +87,7 @@ void connection::transmit() noexcept {
     watch_peer();
     if (!whole) return block_output();
   }
-  home_.mark_due(*this);
+  home_.mark(*this, work::due);
 }
 
 // Nothing waits in front of it, and it cannot be dropped behind a message that finds no receive.

@@ -6,7 +6,9 @@
 #include <cordma/net/transport/region_table.hpp>
 #include <cordma/net/transport/socket_set.hpp>
 #include <cordma/net/transport/software_receive_queue.hpp>
+#include <cordma/net/transport/tcp/active_set.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
+#include <cordma/net/transport/tcp/look_schedule.hpp>
 #include <cordma/net/transport/tcp/socket.hpp>
 #include <cordma/runtime/list.hpp>
 #include <memory>
@@ -19,9 +21,17 @@ class incoming;
 class tcp_listener;
 class tcp_adapter;
 
+// What a poll has to do for a connection.
+enum class work : std::uint8_t {
+  completed,  // hand out completions
+  due,        // tend(): acknowledgements and credits
+  pending,    // look at input that came before
+};
+inline constexpr std::size_t works = 3;
+
 struct connection_link : list_node {
-  explicit connection_link(connection& c) noexcept : owner(&c) {}
-  connection* owner;
+  explicit connection_link(connection& c) noexcept : owner(c) {}
+  connection& owner;
 };
 
 // Thread-safe.
@@ -93,30 +103,25 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   // The number of the poll that is running; 0 outside.
   [[nodiscard]] std::uint64_t running_poll() const noexcept { return polling_ ? polls_ : 0; }
 
-  void mark_completed(connection& c) noexcept;
-  void mark_due(connection& c) noexcept;
-  // It has input that the next poll looks at.
-  void mark_pending(connection& c) noexcept;
+  // For the next poll, or for what is left of this one.
+  void mark(connection& c, work w) noexcept;
   // For a message, in this poll.
   [[nodiscard]] bool has_place() const noexcept { return arrived_count_ < may_arrive_; }
   // REQUIRES has_place(), and that it is the next one in the order of its sender. The bytes stay until released().
   void add_arrived(connection& from, std::span<const std::byte> message) noexcept;
-  void mark_active(connection& c) noexcept;
+  [[nodiscard]] active_set& active() noexcept { return active_; }
   // By a look at all sockets, which event mode does before it sleeps anyway.
   void found_active(connection& c) noexcept {
-    if (!may_skip_) mark_active(c);
+    if (!look_.on_events()) active_.add(c);
   }
   // Whether every poll reads its socket anyway, so that the epoll set need not have it: the kernel
   // then has nobody to tell of each message.
-  [[nodiscard]] bool tries(const connection& c) const noexcept;
-  void mark_inactive(connection& c) noexcept;
+  [[nodiscard]] bool tries(const connection& c) const noexcept {
+    return look_.only_polls() && connections_ <= active_set::most && active_.has(c);
+  }
   void enlist() noexcept;
   void forget(connection& c) noexcept;
-  // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
-  void add_waiting(int change) noexcept {
-    waiting_ += change;
-    CORDMA_ASSERT_OP(waiting_, >=, 0);
-  }
+  void add_waiting(int change) noexcept { look_.add_waiting(change); }
 
   // Connecting out of band: a listener of the adapter's own, and who is called by which token.
   result<std::uint16_t> attach_port();
@@ -129,25 +134,17 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   void orphan(const tcp_listener& from) noexcept;
 
  private:
-  static constexpr std::size_t most_active = 4;
-  static constexpr unsigned most_misses = 64;     // then another than the only one is not active
-  static constexpr unsigned polls_per_look = 64;  // when all connections are active
-  static constexpr unsigned polls_per_wide_look = 8;    // when some are not
-  static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
-
   // Options as they are granted.
   [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
-  [[nodiscard]] std::size_t room_for_messages(std::size_t all) const noexcept;
+  [[nodiscard]] std::size_t room_for_messages(std::size_t all) noexcept;
   [[nodiscard]] bool take_pending() noexcept;
-  [[nodiscard]] bool try_active() noexcept;
-  void retire(std::size_t place) noexcept;
-  // False where the epoll set did not take one of them.
-  [[nodiscard]] bool follow_active() noexcept;
-  bool look_at_all() noexcept;
-  [[nodiscard]] bool look_due(bool found) noexcept;
+  [[nodiscard]] bool look_at_all() noexcept;
   void do_due(bool now) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
+  [[nodiscard]] list<connection_link>& to_do(work w) noexcept {
+    return work_[static_cast<std::size_t>(w)];
+  }
 
   std::shared_ptr<tcp_domain> owner_;
   reactor& home_;
@@ -156,27 +153,13 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   std::unique_ptr<std::byte[]> staging_;
   event_queue events_;
   list<reporting_link> reporting_;
-  list<connection_link> completed_;
-  list<connection_link> due_;
-  list<connection_link> pending_;
+  std::array<list<connection_link>, works> work_;
   std::size_t may_arrive_ = 0;  // messages in this poll
-  // Tried directly in every poll; the others are found by looking at all sockets.
-  struct candidate {
-    connection* who;
-    unsigned misses;
-  };
-  std::array<candidate, most_active> active_{};
-  std::size_t active_count_ = 0;
+  active_set active_;           // the others are found by looking at all sockets
+  look_schedule look_;
   std::size_t connections_ = 0;
-  int waiting_ = 0;
   std::uint64_t polls_ = 0;
-  unsigned polls_to_look_ = 0;
-  unsigned skip_ = 0;  // polls that need not look: nothing came since the sockets were drained
   bool polling_ = false;
-  bool found_elsewhere_ = false;  // the last look found work on a connection that is not active
-  const bool virtual_time_;
-  const bool may_skip_;
-  bool only_polls_;  // nobody has slept on the epoll set yet
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unique_ptr<tcp_listener> attach_listener_;
   std::vector<connection*> by_token_;  // those made by create()

@@ -1,0 +1,38 @@
+// The connections whose sockets every poll asks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace cordma::transport::tcp {
+
+class connection;
+
+// Bound to the adapter's thread.
+class active_set {
+ public:
+  static constexpr std::size_t most = 4;
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] bool has(const connection& c) const noexcept;
+  // In the place of the idlest one, if there is one that is idle.
+  void add(connection& c) noexcept;
+  void remove(const connection& c) noexcept;
+  // True if anything came.
+  [[nodiscard]] bool receive() noexcept;
+  // See connection::follow(). False where the epoll set did not take one of them.
+  [[nodiscard]] bool follow() noexcept;
+  [[nodiscard]] bool are_drained() const noexcept;
+
+ private:
+  static constexpr unsigned most_misses = 64;  // then another than the only one is not active
+  struct candidate {
+    connection* who = nullptr;
+    unsigned misses = 0;
+  };
+  void retire(std::size_t place) noexcept;
+
+  std::array<candidate, most> at_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace cordma::transport::tcp

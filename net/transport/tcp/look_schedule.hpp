@@ -1,0 +1,91 @@
+// Which polls ask the epoll set for all sockets, and which ask no socket at all.
+#pragma once
+
+#include <cordma/runtime/check.hpp>
+#include <cordma/runtime/reactor.hpp>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace cordma::transport::tcp {
+
+// How the reactor waits.
+enum class looking : std::uint8_t {
+  in_virtual_time,
+  on_events,   // a look at all sockets precedes each sleep
+  only_polls,  // nobody has slept on the epoll set yet
+  by_turns,    // polls and sleeps
+};
+
+// Bound to the adapter's thread.
+class look_schedule {
+ public:
+  explicit look_schedule(reactor& home) noexcept : how_(how(home)) {}
+  [[nodiscard]] bool on_events() const noexcept { return how_ == looking::on_events; }
+  [[nodiscard]] bool only_polls() const noexcept { return how_ == looking::only_polls; }
+  // The reactor sleeps after all; or it does not, as there was no memory to.
+  void sleeps() noexcept { how_ = looking::by_turns; }
+  void cannot_sleep() noexcept { how_ = looking::only_polls; }
+
+  // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
+  [[nodiscard]] int waiting() const noexcept { return waiting_; }
+  void add_waiting(int change) noexcept {
+    waiting_ += change;
+    CORDMA_ASSERT_OP(waiting_, >=, 0);
+  }
+
+  // Whether this poll asks nobody: nothing came since the sockets were drained.
+  [[nodiscard]] bool skips() noexcept {
+    if (skip_ == 0) return false;
+    --skip_;
+    return true;
+  }
+  // `found`: the active connections had something; `others`: there are some that are not active.
+  [[nodiscard]] bool due(bool found, bool others) noexcept {
+    const bool always = waiting_ > 0 || how_ == looking::in_virtual_time || found_elsewhere_;
+    if (always || (on_events() && !found)) return true;
+    if (polls_to_look_ > 0) {
+      --polls_to_look_;
+      return false;
+    }
+    polls_to_look_ = on_events() ? polls_per_event_look
+                     : others    ? polls_per_wide_look
+                                 : polls_per_look;
+    return true;
+  }
+  void looked(bool found) noexcept { found_elsewhere_ = found; }
+  void polled(bool found) noexcept {
+    if (found && on_events()) skip_ = 1;
+  }
+  // The epoll set is level-triggered: what is there now, or comes, makes it readable. The poll that
+  // follows need not look.
+  void arm() noexcept {
+    if (how_ != looking::in_virtual_time) skip_ = 1;
+  }
+  void disarm() noexcept {
+    skip_ = 0;
+    polls_to_look_ = std::min(polls_to_look_, 1U);
+  }
+
+ private:
+  static constexpr unsigned polls_per_look = 64;        // when all connections are active
+  static constexpr unsigned polls_per_wide_look = 8;    // when some are not
+  static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
+  [[nodiscard]] static looking how(reactor& home) noexcept {
+    if (&home.time() != &real_clock()) return looking::in_virtual_time;
+    switch (home.mode()) {
+      case wait_mode::event: return looking::on_events;
+      case wait_mode::polling: return looking::only_polls;
+      case wait_mode::adaptive: break;
+    }
+    return looking::by_turns;
+  }
+
+  looking how_;
+  int waiting_ = 0;
+  unsigned polls_to_look_ = 0;
+  unsigned skip_ = 0;
+  bool found_elsewhere_ = false;  // the last look found work on a connection that is not active
+};
+
+}  // namespace cordma::transport::tcp
