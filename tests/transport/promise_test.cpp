@@ -53,23 +53,24 @@ TEST_CASE("of each state of a connection all that may follow, and nothing else")
 TEST_CASE("one completion for each request: none is done that was not carried out") {
   const std::string said = last_words([] {
     transport::tcp::send_queue q(4, 1, 0);
-    q.posted = q.sent = 2;
-    q.acked = 1;
-    q.done = 2;
+    q[0] = q[1] = {};
+    q.post();
+    q.begin(0);
+    CHECK(q.acknowledge(2));
     q.check();
   });
   CAPTURE(said);
-  CHECK(says(said, "ASSERT failed: done - taken <= acked - taken, with 2 and 1"));
+  CHECK(says(said, "ASSERT failed: acked_ - taken_ <= sent_ - taken_, with 2 and 1"));
 }
 
 TEST_CASE("one completion for each request: no more are in flight than there are places") {
   const std::string said = last_words([] {
     transport::tcp::send_queue q(4, 1, 0);
-    q.posted = 5;
+    for (int i = 0; i < 5; ++i) q.post();
     q.flush();
   });
   CAPTURE(said);
-  CHECK(says(said, "ASSERT failed: posted - taken <= capacity(), with 5 and 4"));
+  CHECK(says(said, "ASSERT failed: posted_ - taken_ <= capacity(), with 5 and 4"));
 }
 
 TEST_CASE("a state becomes only what may follow") {

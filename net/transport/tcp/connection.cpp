@@ -23,46 +23,40 @@ class milliseconds_text {
   const char* end_;
 };
 
-reporting_receive_queue* queue_of(const queue_pair_options& o) noexcept {
-  return static_cast<reporting_receive_queue*>(o.shared);
-}
-
 }  // namespace
 
 connection::connection(tcp_adapter& home, const queue_pair_options& granted)
     : home_(home),
       events_room_(home.events(), event_queue::events_of(granted)),
       options_(granted),
-      shared_(queue_of(granted)),
       socket_(home.sockets(), *this),
+      watch_(*this, [](timer& t) noexcept { timer_of<connection>::owner_of(t).on_watch(); }),
       sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
-      receives_(granted.recv_depth,
-                shared_ != nullptr ? shared_->max_segments() : granted.max_segments, 0),
-      answers_(granted.read_depth),
-      windows_(home.regions()),
-      rest_(shared_ != nullptr ? new std::byte[most_put] : nullptr),
-      input_(shared_ != nullptr ? input_buffer::kept::yes : input_buffer::kept::no),
-      watch_timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_watch(); }),
-      rnr_timer_(*this, [](timer& t) noexcept {
-        connection& self = *static_cast<timed&>(t).owner;
-        self.rnr_ = rnr::idle;
-        self.transmit();
-      }) {
-  if (shared_ != nullptr) shared_->enter();
+      output_(granted.shared != nullptr ? output::puts::yes : output::puts::no),
+      probe_(*this,
+             [](timer& t) noexcept {
+               connection& self = timer_of<connection>::owner_of(t);
+               self.probe_.rested();
+               self.transmit();
+             }),
+      share_(*this, granted.shared),
+      receives_(granted.recv_depth, share_ ? share_.max_segments() : granted.max_segments, 0),
+      target_(home.regions(), granted),
+      input_(share_ ? input_buffer::kept::yes : input_buffer::kept::no) {
+  if (share_) share_.enter();
   home_.enlist();
 }
 
 connection::~connection() {
   close_socket();
-  if (shared_ != nullptr) {
-    shared_->withdraw(*this);
-    CORDMA_ASSERT_OP(receives_.posted - receives_.taken, <=, 1U);
-    if (receives_.taken != receives_.posted) {
-      shared_->finish({.id = receives_[receives_.taken].id,
-                       .status = wc_status::wr_flush_err,
-                       .op = opcode::recv});
+  if (share_) {
+    share_.withdraw(*this);
+    CORDMA_ASSERT_OP(receives_.outstanding(), <=, 1U);
+    if (receives_.outstanding() != 0) {
+      share_.finish(
+          {.id = receives_.untaken().id, .status = wc_status::wr_flush_err, .op = opcode::recv});
     }
-    shared_->leave(*this);
+    share_.leave(*this);
   }
   home_.drop_events(this, nullptr);
   home_.forget(*this);
@@ -73,13 +67,8 @@ std::string connection::local_address() const {
 }
 
 result<std::uint32_t> connection::make_window(const window_range& range) {
-  if (failed_) return errc::not_connected;
-  return windows_.make(range);
-}
-
-region_table::pin connection::pin_target(std::uint64_t rkey, std::uint64_t addr,
-                                         std::uint64_t length, access wanted) noexcept {
-  return home_.regions().resolve(rkey, addr, length, wanted, windows_.owner());
+  if (life_.failed()) return errc::not_connected;
+  return target_.windows().make(range);
 }
 
 wc_status connection::check_local(segment_list list, access wanted, std::uint8_t flags) noexcept {
@@ -108,8 +97,8 @@ wc_status connection::check_request(const send_slot& s, segment_list list) noexc
 }
 
 posted connection::post_send(const send_request& r, completion&) noexcept {
-  const std::uint32_t number = sends_.posted;
-  CORDMA_REQUIRE_OP(number - sends_.taken, <, sends_.capacity());
+  const std::uint32_t number = sends_.posted();
+  CORDMA_REQUIRE_OP(sends_.outstanding(), <, sends_.capacity());
   CORDMA_REQUIRE_OP(r.segment_count, <=, sends_.segments_per_slot());
   CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
   send_slot& s = sends_[number];
@@ -128,24 +117,23 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
                 .segment_count = r.segment_count,
                 .status = wc_status::success,
                 .answered = false};
-  if (r.op == opcode::bind) s.rkey = windows_.key(static_cast<std::uint32_t>(r.operand));
+  if (r.op == opcode::bind) s.rkey = target_.windows().key(static_cast<std::uint32_t>(r.operand));
   s.status = check_request(s, list);
   s.length = static_cast<std::uint32_t>(total(list));
   if (s.op == opcode::fetch_add || s.op == opcode::compare_swap) s.length = sizeof(std::uint64_t);
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || s.length <= sends_.inline_bytes());
-  ++sends_.posted;
-  if (failed_) {
+  sends_.post();
+  if (life_.failed()) {
     s.status = wc_status::wr_flush_err;
     sends_.flush();
     home_.mark(*this, work::completed);
     return posted::pending;
   }
   if ((r.flags & post_flag::more) == 0) transmit();
-  const bool left_whole = sends_.sent - number == 1 &&
-                          !(partial_.what == outgoing::kind::request && partial_.number == number);
+  const bool left_whole = sends_.sent() - number == 1 && !output_.has_part_of_request(number);
   // What may have to be sent again is kept.
-  const bool kept = !left_whole || peer_shares_;
-  if ((r.flags & post_flag::inline_data) != 0 && kept && !failed_) {
+  const bool kept = !left_whole || credits_.are_shared();
+  if ((r.flags & post_flag::inline_data) != 0 && kept && !life_.failed()) {
     std::byte* const copy = sends_.inline_storage(number);
     gather(list, {copy, s.length});
     stored[0] = segment{copy, s.length, 0};
@@ -155,20 +143,20 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
 }
 
 posted connection::post_recv(const recv_request& r, completion&) noexcept {
-  CORDMA_REQUIRE(shared_ == nullptr);
-  CORDMA_REQUIRE_OP(receives_.posted - receives_.taken, <, receives_.capacity());
+  CORDMA_REQUIRE(!share_);
+  CORDMA_REQUIRE_OP(receives_.outstanding(), <, receives_.capacity());
   store(r);
-  if (failed_) {
+  if (life_.failed()) {
     receives_.flush();
     home_.mark(*this, work::completed);
-  } else if (carrying() && credit_due()) {
+  } else if (life_.carries() && credit_due()) {
     home_.mark(*this, work::due);
   }
   return posted::pending;
 }
 
 void connection::store(const recv_request& r) noexcept {
-  const std::uint32_t number = receives_.posted;
+  const std::uint32_t number = receives_.posted();
   CORDMA_REQUIRE_OP(r.segment_count, <=, receives_.segments_per_slot());
   const segment_list list{r.segments, r.segment_count};
   std::copy(list.begin(), list.end(), receives_.storage(number));
@@ -182,7 +170,7 @@ void connection::store(const recv_request& r) noexcept {
                                 .status = check_local(list, access::local_write, 0),
                                 .has_imm = false,
                                 .invalidated = 0};
-  ++receives_.posted;
+  receives_.post();
 }
 
 completion connection::completion_of(const recv_slot& s) noexcept {
@@ -193,14 +181,14 @@ completion connection::completion_of(const recv_slot& s) noexcept {
           .op = s.op,
           .has_imm = s.has_imm,
           .key = s.invalidated,
-          .from = shared_ != nullptr ? this : nullptr};
+          .from = share_ ? this : nullptr};
 }
 
 std::size_t connection::take(std::span<completion> out) noexcept {
   std::size_t n = 0;
-  const bool hold = failed_ && held_in_poll_ == home_.running_poll();
-  for (; n < out.size() && sends_.taken != sends_.done; ++n, ++sends_.taken) {
-    const send_slot& s = sends_[sends_.taken];
+  const bool hold = life_.failed_in(home_.running_poll());
+  for (; n < out.size() && sends_.has_done(); ++n, sends_.take()) {
+    const send_slot& s = sends_.first_done();
     if (hold && s.status == wc_status::wr_flush_err) break;
     const bool done = s.status == wc_status::success;
     out[n] = completion{.id = s.id,
@@ -209,21 +197,21 @@ std::size_t connection::take(std::span<completion> out) noexcept {
                         .op = s.op,
                         .key = s.op == opcode::bind && done ? s.rkey : 0};
   }
-  for (; n < out.size() && receives_.taken != receives_.done; ++n, ++receives_.taken) {
-    const recv_slot& s = receives_[receives_.taken];
+  for (; n < out.size() && receives_.has_done(); ++n, receives_.take()) {
+    const recv_slot& s = receives_.untaken();
     if (hold && s.status == wc_status::wr_flush_err) break;
     out[n] = completion_of(s);
   }
-  const bool ended = failed_ && established_ && receives_.taken == receives_.posted;
-  if (shared_ != nullptr && ended) shared_->end(last_taken_);
+  const bool ended = life_.failed() && life_.was_open() && receives_.outstanding() == 0;
+  if (share_ && ended) share_.end();
   return n;
 }
 
 void connection::disconnect() noexcept {
-  switch (phase_) {
+  switch (life_) {
     case phase::open:
-      phase_.become(phase::closing);
-      last_request_ = sends_.posted;
+      life_.become(phase::closing);
+      sends_.close();
       transmit();
       return;
     case phase::idle:
@@ -238,20 +226,19 @@ void connection::disconnect() noexcept {
 }
 
 void connection::abort() noexcept {
-  if (failed_) return close_socket();
-  if (!established_) return disconnect();
+  if (life_.failed()) return close_socket();
+  if (!life_.was_open()) return disconnect();
   socket_.reset_connection();
   break_off(
       failure::of(errc::connection_reset, {"the connection to ", peer_, " was aborted here"}));
 }
 
 void connection::close_socket() noexcept {
-  if (phase_ == phase::dead) return;
-  if (waiting_) home_.add_waiting(-1);
-  waiting_ = output_blocked_ = false;
+  if (life_ == phase::dead) return;
+  home_.add_waiting(output_.become(output_state::free));
   home_.active().remove(*this);
   socket_.close();
-  phase_.become(phase::dead);
+  life_.become(phase::dead);
 }
 
 failure connection::reset_by_peer(const char* how) const noexcept {
@@ -259,10 +246,9 @@ failure connection::reset_by_peer(const char* how) const noexcept {
 }
 
 void connection::enter_error(failure why) noexcept {
-  if (failed_) return;
-  failed_ = true;
-  held_in_poll_ = home_.running_poll() != 0 ? home_.running_poll() : UINT64_MAX;
-  if (established_) {
+  if (life_.failed()) return;
+  life_.fail_in(home_.running_poll());
+  if (life_.was_open()) {
     cm_event e;
     e.what = cm_event::type::disconnected;
     e.pair = this;
@@ -272,10 +258,10 @@ void connection::enter_error(failure why) noexcept {
   withdraw();
   sends_.flush();
   receives_.flush();
-  CORDMA_ASSERT_OP(sends_.done, ==, sends_.posted);
-  CORDMA_ASSERT_OP(receives_.done, ==, receives_.posted);
-  partial_.what = outgoing::kind::none;
-  home_.home().remove(rnr_timer_);
+  CORDMA_ASSERT_OP(sends_.done(), ==, sends_.posted());
+  CORDMA_ASSERT_OP(receives_.done(), ==, receives_.posted());
+  output_.drop_partial();
+  probe_.stop(home_.home());
   home_.mark(*this, work::completed);
 }
 
@@ -285,31 +271,25 @@ void connection::break_off(failure why) noexcept {
 }
 
 void connection::fail_request(wc_status status) noexcept {
-  sends_.check();
-  const std::uint32_t first = sends_.done;
-  CORDMA_ASSERT_OP(first, !=, sends_.posted);
-  CORDMA_ASSERT(status != wc_status::success);
-  const opcode op = sends_[first].op;
+  const opcode op = sends_.first_undone().op;
   failure why = failure::of(to_errc(status), {name(op), " to ", peer_, " failed"});
   why.with_status(static_cast<std::uint16_t>(status), 0);
-  sends_[first].status = status;
-  ++sends_.done;
-  sends_.acked = sends_.done;
+  sends_.fail_first(status);
   break_off(std::move(why));
 }
 
 void connection::never_came_up(failure why, std::vector<std::byte> data) noexcept {
-  if (failed_) return;
-  CORDMA_ASSERT(!established_);
+  if (life_.failed()) return;
+  CORDMA_ASSERT(!life_.was_open());
   cm_event e;
   e.what = why.code() == errc::rejected ? cm_event::type::rejected : cm_event::type::failed;
   e.pair = this;
   e.why = std::move(why);
   e.data = std::move(data);
   home_.report(std::move(e));
-  home_.home().remove(watch_timer_);
+  watch_.stop(home_.home());
   break_off(errc::not_connected);
-  CORDMA_ASSERT_OP(phase_, ==, phase::dead);
+  CORDMA_ASSERT(life_ == phase::dead);
   handshake_.reset();
 }
 
@@ -321,48 +301,44 @@ void connection::starve() noexcept {
 // Called after every transmission, and where nothing may leave: as long as the peer owes something,
 // be it a receive, it is watched.
 void connection::watch_peer() noexcept {
-  if (!owes_something() || !socket_ || watch_timer_.pending()) return;
-  silent_periods_ = 0;
-  activity_seen_ = activity_;
-  home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));
+  if (!owes_something() || !socket_ || watch_.runs()) return;
+  watch_.start(home_.home(), options_.peer_timeout / 2);
 }
 
 bool connection::owes_something() const noexcept {
-  return sends_.done != sends_.posted || partial_.what == outgoing::kind::put ||
-         phase_ == phase::goodbye_sent || phase_ == phase::finishing || phase_ == phase::draining;
+  return !sends_.all_done() || output_.has_part_of_put() || life_ == phase::goodbye_sent ||
+         life_ == phase::finishing || life_ == phase::draining;
 }
 
 void connection::on_watch() noexcept {
-  if (handshake_ != nullptr && handshake_->pause > handshake::first_pause) {
-    return never_came_up(handshake_->last);
+  if (handshake_ != nullptr && handshake_->was_broken_off()) {
+    return never_came_up(handshake_->why());
   }
-  if (phase_ == phase::connecting || phase_ == phase::greeting || phase_ == phase::expecting) {
+  if (life_ == phase::connecting || life_ == phase::greeting || life_ == phase::expecting) {
     const milliseconds_text ms(options_.connect_timeout);
-    const char* const advice = phase_ == phase::connecting
+    const char* const advice = life_ == phase::connecting
                                    ? ": check the address and firewalls"
                                    : ": its service is busy, or has no file descriptor left";
     never_came_up(failure::of(errc::timed_out, {peer_, " did not answer within ", ms.text(),
                                                 " ms (connect_timeout)", advice}));
     return;
   }
-  if (phase_ == phase::draining) return close_socket();
-  if (activity_ != activity_seen_) {
-    silent_periods_ = 0;
-    activity_seen_ = activity_;
-  } else if (++silent_periods_ >= 2) {
+  if (life_ == phase::draining) return close_socket();
+  const unsigned silent_periods = watch_.end_period();
+  if (silent_periods >= 2) {
     const milliseconds_text ms(options_.peer_timeout);
-    if (phase_ == phase::finishing) return break_off(std::move(finish_why_));
+    if (life_ == phase::finishing) return break_off(life_.take_cause());
     break_off(failure::of(errc::connection_reset, {peer_, " has not answered for ", ms.text(),
                                                    " ms (peer_timeout) and is taken for dead"}));
     return;
   }
   if (!owes_something()) return;
-  home_.home().add(watch_timer_, after(home_.home().now(), options_.peer_timeout / 2));
-  if (silent_periods_ == 0) return;
+  watch_.go_on(home_.home(), options_.peer_timeout / 2);
+  if (silent_periods == 0) return;
   // A peer that is only asked for a receive owes no answer: it is asked whether it has one.
-  question_due_ = true;
+  probe_.ask_for_life();
   transmit();
-  activity_seen_ = activity_;
+  watch_.overlook();
 }
 
 }  // namespace cordma::transport::tcp

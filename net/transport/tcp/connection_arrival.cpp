@@ -6,9 +6,9 @@ namespace cordma::transport::tcp {
 
 // What lies in the input first, then the socket: until there is something to be looked at, or to wait for.
 bool connection::receive_input() noexcept {
-  if (handed_out_) return true;
-  if (turn_ == turn::awaited) return false;
-  if (turn_ == turn::came && !stop_waiting()) return true;
+  if (are_looked_at(arrivals_)) return true;
+  if (share_.turn() == receive_turn::awaited) return false;
+  if (share_.turn() == receive_turn::came && !stop_waiting()) return true;
   bool any = false;
   intake last = take_input(any);
   if (last == intake::hungry) drained_ = false;
@@ -24,8 +24,8 @@ bool connection::receive_input() noexcept {
 }
 
 bool connection::fill_input() noexcept {
-  CORDMA_ASSERT(!handed_out_);
-  if (!carrying()) input_.clear();
+  CORDMA_ASSERT(!are_looked_at(arrivals_));
+  if (!life_.carries()) input_.clear();
   const std::span<std::byte> room = input_.room();
   std::size_t staged = 0;
   const bool any = read_some(room.first(staging_limit(room.size())), staged);
@@ -35,11 +35,11 @@ bool connection::fill_input() noexcept {
 
 // Hungry: all that is whole was used.
 connection::intake connection::take_input(bool& any) noexcept {
-  while (!input_.empty() && carrying()) {
+  while (!input_.empty() && life_.carries()) {
     const std::span<const std::byte> bytes = input_.unused();
-    if (in_.into != destination::none) {
-      CORDMA_ASSERT(!handed_out_);
-      const std::size_t n = std::min<std::size_t>(in_.left, bytes.size());
+    if (in_.has_payload()) {
+      CORDMA_ASSERT(!are_looked_at(arrivals_));
+      const std::size_t n = std::min<std::size_t>(in_.left(), bytes.size());
       input_.use(n);
       place(bytes.first(n));
       any = true;
@@ -54,10 +54,12 @@ connection::intake connection::take_input(bool& any) noexcept {
       continue;
     }
     if (done == intake::hungry) break;
-    return handed_out_ ? intake::handed : done;
+    return are_looked_at(arrivals_) ? intake::handed : done;
   }
-  if (handed_out_) return intake::handed;
-  if (in_.into == destination::none) by_receive_ = false;
+  if (are_looked_at(arrivals_)) return intake::handed;
+  if (!in_.has_payload() && arrivals_ == arrival_state::by_receive) {
+    arrivals_.become(arrival_state::possible);
+  }
   return intake::hungry;
 }
 
@@ -66,15 +68,15 @@ connection::intake connection::take_frame(const frame& f, std::size_t header_byt
   const bool is_plain = f.type == frame_type::put || f.type == frame_type::send;
   const std::size_t size = header_bytes + f.length;
   if (is_plain && size <= input_buffer::capacity) {
-    last_payload_ = f.length;
+    in_.expect(f.length);
     if (input_.unused().size() < size) return intake::hungry;
-    if (takes_in_place() && !refusing_ && !peer_said_goodbye_) return hand_out(f, size);
+    if (takes_in_place()) return hand_out(f, size);
   }
   // What was handed out before has to be looked at before anything else happens.
-  if (handed_out_) return intake::handed;
+  if (are_looked_at(arrivals_)) return intake::handed;
   if (!input_.is_seen() && !on_counters(f)) return fail_input(impossible_counters);
   input_.see(header_bytes);
-  const bool in_turn = !refusing_ && !peer_said_goodbye_;
+  const bool in_turn = requests_ == peer_requests::carried_out;
   if (f.type == frame_type::put && in_turn && !has_receive()) return intake::waits;
   input_.use(header_bytes);
   carry_out(f);
@@ -84,53 +86,57 @@ connection::intake connection::take_frame(const frame& f, std::size_t header_byt
 // A message that lies here whole.
 connection::intake connection::hand_out(const frame& f, std::size_t size) noexcept {
   // One that took a receive is handed out first.
-  const bool in_order = shared_->handed() >= last_finished_;
-  if (!in_order || !home_.has_place()) return intake::later;
+  if (!share_.all_handed_out() || !home_.has_place()) return intake::later;
   if (!input_.is_seen() && !on_counters(f)) return fail_input(impossible_counters);
   input_.see(size);
   home_.add_arrived(*this, input_.unused().subspan(plain_header, f.length));
   input_.use(size);
-  handed_out_ = true;
+  if (arrivals_ == arrival_state::possible) arrivals_.become(arrival_state::under_way);
   return intake::used;
 }
 
 // Behind messages that were handed out, it fails once those were looked at.
 connection::intake connection::fail_input(const char* why) noexcept {
-  if (handed_out_) return intake::handed;
+  if (are_looked_at(arrivals_)) return intake::handed;
   protocol_error(why);
   return intake::used;
 }
 
 void connection::looked_at(const arrived_message& m) noexcept {
-  CORDMA_ASSERT(handed_out_);
-  if (!carrying()) return;
+  CORDMA_ASSERT(are_looked_at(arrivals_));
+  if (!life_.carries()) return;
   const std::byte* const header = m.data - plain_header;
   if (m.stays) {
-    if (!by_receive_) input_.go_back_to(header);
-    by_receive_ = true;
+    if (arrivals_ == arrival_state::stopping) return;
+    input_.go_back_to(header);
+    arrivals_.become(arrival_state::stopping);
     return;
   }
-  CORDMA_REQUIRE(!by_receive_);  // what came behind one that stays does so as well
-  if (static_cast<frame_type>(header[frame_at::type]) == frame_type::send) carried_out(m.bytes);
+  // What came behind one that stays does so as well.
+  CORDMA_REQUIRE(arrivals_ == arrival_state::under_way);
+  if (static_cast<frame_type>(header[frame_at::type]) == frame_type::send) {
+    acks_.carried_out(m.bytes);
+  }
 }
 
 void connection::released() noexcept {
-  handed_out_ = false;
-  if (!carrying()) return;
+  arrivals_.become(arrivals_ == arrival_state::stopping ? arrival_state::by_receive
+                                                        : arrival_state::possible);
+  if (!life_.carries()) return;
   if (!input_.empty()) home_.mark(*this, work::pending);
   after_input();
 }
 
 // Nothing is read meanwhile: what comes is behind the message that waits.
 void connection::await_receive() noexcept {
-  CORDMA_ASSERT(turn_ == turn::none && linked());
-  turn_ = turn::awaited;
+  CORDMA_ASSERT(linked());
+  share_.become(receive_turn::awaited);
   static_cast<void>(follow());  // asks for less than before: that cannot fail
 }
 
 // False: the socket cannot be watched any more, and the connection has ended.
 bool connection::stop_waiting() noexcept {
-  turn_ = turn::none;
+  share_.become(receive_turn::none);
   const result<void> following = follow();
   if (!following) break_off(following.why());
   return following.ok();
@@ -138,12 +144,12 @@ bool connection::stop_waiting() noexcept {
 
 // No receive is wanted any more.
 void connection::withdraw() noexcept {
-  if (shared_ == nullptr) return;
-  shared_->withdraw(*this);
-  if (turn_ == turn::none) return;
-  turn_ = turn::none;
-  static_cast<void>(
-      follow());  // all that is lost is word of the peer's end, for which a timer waits as well
+  if (!share_) return;
+  share_.withdraw(*this);
+  if (share_.turn() == receive_turn::none) return;
+  share_.become(receive_turn::none);
+  // All that a failure loses is word of the peer's end, for which a timer waits as well.
+  static_cast<void>(follow());
 }
 
 }  // namespace cordma::transport::tcp

@@ -43,15 +43,6 @@ std::uint32_t own_value(hello_field f) noexcept {
   return 0;
 }
 
-// The last attempt counts, except where this machine could not even try: a name may have addresses of a family that is
-// off.
-void note(failure& last, failure why) noexcept {
-  const int code = why.os_errno();
-  const bool no_family = code == EAFNOSUPPORT || code == ENETUNREACH ||
-                         (code == EADDRNOTAVAIL && why.code() != errc::no_memory);
-  if (!no_family || last.code() == errc::ok) last = std::move(why);
-}
-
 }  // namespace
 
 hello connection::greeting(hello_kind kind) const noexcept {
@@ -59,28 +50,23 @@ hello connection::greeting(hello_kind kind) const noexcept {
   h.kind = kind;
   h.read_depth = options_.read_depth;
   h.recv_depth = options_.recv_depth;
-  h.credit = static_cast<std::uint16_t>(receives_.posted);
-  h.own = own_token_;
-  h.peer = peer_token_;
+  h.credit = static_cast<std::uint16_t>(receives_.posted());
+  h.own = tokens_.own;
+  h.peer = tokens_.peer;
   return h;
 }
 
 result<void> connection::start(std::vector<socket_address> candidates, std::string peer,
                                const hello& first) {
   peer_ = std::move(peer);
-  handshake_ = std::make_unique<handshake>(*this);
-  handshake_->candidates = std::move(candidates);
-  handshake_->first = first;
-  CORDMA_REQUIRE(!handshake_->candidates.empty());
-  home_.home().add(watch_timer_, after(home_.home().now(), options_.connect_timeout));
-  phase_.become(phase::connecting);
+  handshake_ = std::make_unique<handshake>(*this, std::move(candidates), first);
+  watch_.start(home_.home(), options_.connect_timeout);
+  life_.become(phase::connecting);
   // What keeps this process from trying at all is told at once; what keeps the peer away, later.
-  const int family = handshake_->candidates.front().family();
-  result<socket_fd> first_socket = open_stream(family);
+  result<socket_fd> first_socket = open_stream(handshake_->first_family());
   if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
   if (first_socket) socket_.own(std::move(*first_socket));
-  waiting_ = true;
-  home_.add_waiting(1);
+  home_.add_waiting(output_.become(output_state::awaited));
   try_next_candidate();
   return {};
 }
@@ -88,28 +74,27 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
 void connection::try_next_candidate() noexcept {
   CORDMA_ASSERT(handshake_ != nullptr);
   handshake& h = *handshake_;
-  while (h.next < h.candidates.size()) {
-    const socket_address& to = h.candidates[h.next++];
+  while (const socket_address* const to = h.next()) {
     if (!socket_) {
-      result<socket_fd> opened = open_stream(to.family());
+      result<socket_fd> opened = open_stream(to->family());
       if (!opened) {
-        note(h.last, opened.why());
+        h.note(opened.why());
         continue;
       }
       socket_.own(std::move(*opened));
     }
     tune(socket_.get(), options_.peer_timeout);
-    int code = ::connect(socket_.get(), to.get(), to.length()) == 0 ? 0 : errno;
+    const int code = ::connect(socket_.get(), to->get(), to->length()) == 0 ? 0 : errno;
     if (code == 0 || code == EINPROGRESS) {
       const result<void> watching = socket_.watch(EPOLLOUT);
       if (watching) return;
-      note(h.last, watching.why());
+      h.note(watching.why());
     } else {
-      note(h.last, cannot_reach(code, to, peer_));
+      h.note(cannot_reach(code, *to, peer_));
     }
     socket_.close();
   }
-  never_came_up(h.last);
+  never_came_up(h.why());
 }
 
 void connection::on_connected() noexcept {
@@ -118,53 +103,43 @@ void connection::on_connected() noexcept {
   if (code == 0 && local_of(socket_.get()) == peer_of(socket_.get())) code = ECONNREFUSED;
   if (code == ECONNRESET) return call_again();
   if (code != 0) {
-    handshake& h = *handshake_;
-    note(h.last, cannot_reach(code, h.candidates[h.next - 1], peer_));
+    handshake_->note(cannot_reach(code, handshake_->current(), peer_));
     socket_.close();
     return try_next_candidate();
   }
-  hello& h = handshake_->first;
-  h.credit = static_cast<std::uint16_t>(receives_.posted);
-  told_credit_ = receives_.posted;
-  if (!send_hello(h)) return call_again();
-  handshake_->said_hello = home_.home().now();
-  phase_.become(phase::greeting);
+  acks_.told(receives_.posted());
+  if (!send_whole_hello(socket_.get(), handshake_->greeting(receives_.posted()))) {
+    return call_again();
+  }
+  handshake_->said_hello(home_.home().now());
+  life_.become(phase::greeting);
   static_cast<void>(socket_.watch(EPOLLIN));  // watched already
 }
-
-bool connection::send_hello(const hello& h) noexcept { return send_whole_hello(socket_.get(), h); }
 
 // A listener that is busy for long and has a full backlog: its kernel has forgotten the connection, and says so to what
 // is sent by it. connect_timeout ends this.
 void connection::call_again() noexcept {
-  constexpr duration longest_pause = std::chrono::milliseconds(500);
-  handshake& h = *handshake_;
-  h.last = failure::of(
-      errc::timed_out,
-      {peer_,
-       " broke off every connection within connect_timeout before it answered: the backlog of "
-       "its listener may be full (tcp.backlog, net.core.somaxconn), or it is no cordma "
-       "service"});
   socket_.close();
-  if (phase_ != phase::connecting) phase_.become(phase::connecting);
-  h.reader = {};
-  CORDMA_ASSERT_OP(h.next, >, 0U);
-  --h.next;
-  home_.home().add(h.again, home_.home().now() + h.pause);
-  h.pause = std::min(2 * h.pause, longest_pause);
+  if (life_ != phase::connecting) life_.become(phase::connecting);
+  handshake_->try_again(
+      home_.home(),
+      failure::of(
+          errc::timed_out,
+          {peer_,
+           " broke off every connection within connect_timeout before it answered: the backlog of "
+           "its listener may be full (tcp.backlog, net.core.somaxconn), or it is no cordma "
+           "service"}));
 }
 
 void connection::receive_hello() {
-  switch (handshake_->reader.read(socket_.get())) {
+  hello_reader& reader = handshake_->reader();
+  switch (reader.read(socket_.get())) {
     case hello_reader::progress::more: return;
-    case hello_reader::progress::decoded: return answered(handshake_->reader.value);
+    case hello_reader::progress::decoded: return answered(reader.value());
     case hello_reader::progress::reset: return call_again();
     case hello_reader::progress::closed: break;
   }
-  // A listener gives up a client whose hello does not come, and one with a full backlog may have lost it.
-  constexpr duration at_once = std::chrono::seconds(1);
-  const bool waited = home_.home().now() - handshake_->said_hello > at_once;
-  if (handshake_->reader.have == 0 && waited) return call_again();
+  if (handshake_->may_be_lost(home_.home().now())) return call_again();
   never_came_up(failure::of(errc::connection_aborted,
                             {peer_, " hung up in the handshake: is it a cordma service?"}));
 }
@@ -195,15 +170,13 @@ void connection::answered(const decoded_hello& d) {
     const hello theirs = h;  // the handshake it lies in goes away
     return came_up(theirs, {theirs.data.data(), theirs.data_length});
   }
-  if (h.kind == hello_kind::reject && handshake_->first.kind == hello_kind::attach) {
+  if (h.kind == hello_kind::reject && handshake_->attaches()) {
     // Perhaps somebody else has this address and port; the peer has others.
-    handshake_->last =
-        failure{errc::connection_aborted, peer_ +
-                                              " does not know this descriptor: it is of "
-                                              "another queue pair, or the peer was restarted"};
-    handshake_->reader = {};
+    handshake_->give_up_current(
+        failure{errc::connection_aborted, peer_ + " does not know this descriptor: it is of "
+                                                  "another queue pair, or the peer was restarted"});
     socket_.close();
-    phase_.become(phase::connecting);
+    life_.become(phase::connecting);
     return try_next_candidate();
   }
   if (h.kind != hello_kind::reject) {
@@ -221,17 +194,12 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   e.pair = this;
   e.data.assign(data.begin(), data.end());
   options_.read_depth = std::min(options_.read_depth, theirs.read_depth);
-  peer_shares_ = theirs.recv_depth == 0;
-  peer_recv_depth_ = std::max(theirs.recv_depth, 1U);
-  credits_ = theirs.credit;
+  credits_.begin(theirs);
   handshake_.reset();
-  home_.home().remove(watch_timer_);
-  if (waiting_) home_.add_waiting(-1);
-  waiting_ = false;
-  CORDMA_ASSERT_OP(credits_, <=, peer_recv_depth_);
-  CORDMA_ASSERT_OP(sends_.sent, ==, 0U);
-  phase_.become(phase::open);
-  established_ = true;
+  watch_.stop(home_.home());
+  home_.add_waiting(output_.become(output_state::free));
+  CORDMA_ASSERT_OP(sends_.sent(), ==, 0U);
+  life_.become(phase::open);
   tune_to_distance(socket_.get());
   home_.report(std::move(e));
   home_.active().add(*this);
@@ -240,18 +208,18 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
 }
 
 result<void> connection::adopt(socket_fd fd, const hello& theirs, hello reply) {
-  CORDMA_REQUIRE(fd && !established_);
+  CORDMA_REQUIRE(fd && !life_.was_open());
   socket_.own(std::move(fd));
   peer_ = peer_of(socket_.get()).text();
   tune(socket_.get(), options_.peer_timeout);
-  told_credit_ = receives_.posted;
-  reply.credit = static_cast<std::uint16_t>(receives_.posted);
+  acks_.told(receives_.posted());
+  reply.credit = static_cast<std::uint16_t>(receives_.posted());
   const result<void> watching = socket_.watch(EPOLLIN);
   if (!watching) {
     socket_.close();
     return watching.why();
   }
-  if (!send_hello(reply)) {
+  if (!send_whole_hello(socket_.get(), reply)) {
     socket_.close();
     return failure{errc::bad_state, "the client " + peer_ + " has hung up: its request is gone"};
   }

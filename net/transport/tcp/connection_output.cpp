@@ -20,69 +20,108 @@ static_assert(room_for_frame < most_pieces && copied_below <= most_bytes);
 
 }  // namespace
 
-struct out_batch {
-  io_list<most_pieces> io;
-  std::array<outgoing, most_frames> frames;
-  std::size_t count = 0;   // of frames, all new ones
-  bool continues = false;  // the rest of the partial frame goes first
-  bool full = false;       // nothing may follow: a frame is not in it as a whole
-  std::array<region_table::pin, most_frames + 1> pins;
-  std::size_t pinned = 0;
-  // Where the connection stands once all frames have been sent.
-  std::uint32_t next_request = 0;
-  std::uint32_t next_answer = 0;
-  std::uint32_t reads = 0;
-  std::uint32_t credits_used = 0;
-
+// Frames for one system call, and where the connection stands once all of them have been sent.
+class out_batch {
+ public:
+  out_batch(const send_queue& sends, std::uint32_t next_answer, std::uint32_t credits_used) noexcept
+      : next_request_(sends.sent()),
+        next_answer_(next_answer),
+        reads_(sends.reads()),
+        credits_used_(credits_used) {}
+  [[nodiscard]] std::uint32_t next_request() const noexcept { return next_request_; }
+  [[nodiscard]] std::uint32_t next_answer() const noexcept { return next_answer_; }
+  [[nodiscard]] std::uint32_t reads() const noexcept { return reads_; }
+  [[nodiscard]] std::uint32_t credits_used() const noexcept { return credits_used_; }
+  [[nodiscard]] std::span<outgoing> frames() noexcept { return {frames_.data(), count_}; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return io_.bytes(); }
   [[nodiscard]] bool has_room() const noexcept {
-    return !full && count < most_frames && io.room() > room_for_frame && io.bytes < most_bytes;
+    return !full_ && count_ < most_frames && io_.room() > room_for_frame &&
+           io_.bytes() < most_bytes;
   }
-  [[nodiscard]] outgoing& next() noexcept {
-    outgoing& f = frames[count];
+
+  [[nodiscard]] outgoing& next(outgoing::kind what) noexcept {
+    outgoing& f = frames_[count_++];
+    f.what = what;
+    f.number = what == outgoing::kind::request  ? next_request_
+               : what == outgoing::kind::answer ? next_answer_
+                                                : 0;
     f.sent = 0;
-    f.number = 0;
     f.payload = 0;
     return f;
   }
+  void request_begins(opcode op) noexcept {
+    ++next_request_;
+    if (takes_receive(op)) ++credits_used_;
+    if (wants_answer(op)) ++reads_;
+  }
+  void answer_begins() noexcept { ++next_answer_; }
+  void add(const std::byte* at, std::size_t length) noexcept { io_.add(at, length); }
+  void add(segment_list list, std::uint64_t offset, std::size_t length) noexcept {
+    io_.add(list, offset, length, 1);
+  }
+  // Memory of a region, held until all is written. False where it may not be read any more.
+  [[nodiscard]] bool add(region_table::pin held, std::size_t length) noexcept {
+    if (!held) return false;
+    io_.add(held.data(), length);
+    pins_[pinned_++] = std::move(held);
+    return true;
+  }
+  // `before`: bytes of the frames in front of it. Nothing may follow a frame that is not here as a whole.
+  void end(outgoing& f, std::size_t before) noexcept {
+    f.offered = io_.bytes() - before;
+    full_ = f.sent + f.offered < f.size();
+  }
+
   [[nodiscard]] ssize_t write(int fd) noexcept {
-    if (io.bytes <= copied_below) {
+    if (io_.bytes() <= copied_below) {
       std::array<std::byte, copied_below> flat;
       std::size_t n = 0;
-      for (std::size_t i = 0; i < io.count; ++i) {
-        std::memcpy(&flat[n], io.at[i].iov_base, io.at[i].iov_len);
-        n += io.at[i].iov_len;
+      for (const iovec& piece : io_.pieces()) {
+        std::memcpy(&flat[n], piece.iov_base, piece.iov_len);
+        n += piece.iov_len;
       }
       return ::send(fd, flat.data(), n, MSG_NOSIGNAL);
     }
     msghdr m{};
-    m.msg_iov = io.at.data();
-    m.msg_iovlen = io.count;
+    m.msg_iov = io_.pieces().data();
+    m.msg_iovlen = io_.pieces().size();
     return ::sendmsg(fd, &m, MSG_NOSIGNAL);
   }
+
+ private:
+  io_list<most_pieces> io_;
+  std::array<outgoing, most_frames> frames_;
+  std::size_t count_ = 0;  // all new ones
+  bool full_ = false;
+  std::array<region_table::pin, most_frames + 1> pins_;
+  std::size_t pinned_ = 0;
+  std::uint32_t next_request_;
+  std::uint32_t next_answer_;
+  std::uint32_t reads_;
+  std::uint32_t credits_used_;
 };
 
 bool connection::anything_to_send() const noexcept {
-  return partial_.what != outgoing::kind::none || sends_.sent != sends_.posted ||
-         !answers_.empty() || update_due_ || probe_answer_due_ || not_ready_due_ ||
-         phase_ == phase::closing || phase_ == phase::finishing;
+  return !output_.empty() || !sends_.all_sent() || !target_.answers().empty() ||
+         life_ == phase::closing || life_ == phase::finishing;
 }
 
 void connection::transmit() noexcept {
-  if (output_blocked_ || !(carrying() || phase_ == phase::finishing)) return;
+  if (output_.is_full() || !life_.sends()) return;
   for (int i = 0; i < most_writes; ++i) {
     if (!anything_to_send()) return;
-    out_batch b;
+    out_batch b(sends_, target_.answers().begin(), credits_.used());
     plan(b);
-    if (failed_) return;
-    if (b.io.bytes == 0) return watch_peer();
+    if (life_.failed()) return;
+    if (b.bytes() == 0) return watch_peer();
     const ssize_t n = b.write(socket_.get());
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) return block_output();
       return break_off(reset_by_peer("the peer is gone"));
     }
-    ++activity_;
-    const bool whole = static_cast<std::size_t>(n) == b.io.bytes;
+    watch_.transferred();
+    const bool whole = static_cast<std::size_t>(n) == b.bytes();
     commit(b, static_cast<std::size_t>(n));
     watch_peer();
     if (!whole) return block_output();
@@ -92,14 +131,15 @@ void connection::transmit() noexcept {
 
 // Nothing waits in front of it, and it cannot be dropped behind a message that finds no receive.
 bool connection::may_put(std::uint32_t bytes) const noexcept {
-  return phase_ == phase::open && peer_shares_ && rest_ != nullptr &&
-         bytes <= most_put - sizeof(message_head) && !awaits_ack_of_message() && !output_blocked_ &&
-         !anything_to_send();
+  return life_ == phase::open && credits_.are_shared() && output_.holds_puts() &&
+         bytes <= most_put - sizeof(message_head) && !sends_.awaits_ack_of_message() &&
+         !output_.is_full() && !anything_to_send();
 }
 
 bool connection::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
   if (!may_put(bytes)) return false;
-  CORDMA_ASSERT(!held_ && !resumed_due_);  // or a message would await its acknowledgement
+  CORDMA_ASSERT(!credits_.ran_out());  // or a message would await its acknowledgement
+  CORDMA_ASSERT(!output_.has(frame_type::resumed));
   outgoing f;
   f.what = outgoing::kind::put;
   f.payload = static_cast<std::uint32_t>(sizeof head) + bytes;
@@ -114,34 +154,22 @@ bool connection::put(message_head head, const std::byte* data, std::uint32_t byt
   m.msg_iovlen = io.size();
   const ssize_t n = ::sendmsg(socket_.get(), &m, MSG_NOSIGNAL);
   if (n <= 0) return false;  // post_send() waits for room, or says why there will be none
-  ++activity_;
+  watch_.transferred();
   told();
   f.sent = static_cast<std::uint64_t>(n);
-  if (f.sent != f.size()) keep_rest(f, head, data);
+  if (f.sent != f.size()) {
+    output_.keep_put(f, head, data);
+    block_output();
+  }
   return true;
 }
 
-// From here on it is as a request of which a part was sent, but that its bytes are not its sender's.
-void connection::keep_rest(const outgoing& f, message_head head, const std::byte* data) noexcept {
-  CORDMA_ASSERT_OP(f.sent, <, f.size());
-  CORDMA_ASSERT_OP(f.payload, <=, most_put);
-  CORDMA_ASSERT(partial_.what == outgoing::kind::none);
-  std::memcpy(rest_.get(), &head, sizeof head);
-  const std::size_t in_front = f.header_bytes + sizeof head;
-  const std::size_t gone = f.sent > in_front ? static_cast<std::size_t>(f.sent) - in_front : 0;
-  const std::size_t bytes = f.payload - sizeof head;
-  if (gone < bytes) std::memcpy(&rest_[sizeof head + gone], data + gone, bytes - gone);
-  partial_ = f;
-  block_output();
-}
-
 void connection::block_output() noexcept {
-  if (output_blocked_ || !socket_) return;
-  CORDMA_ASSERT(!failed_);
-  output_blocked_ = true;
-  if (!waiting_) {
-    waiting_ = true;
-    home_.add_waiting(1);
+  if (output_.is_full() || !socket_) return;
+  CORDMA_ASSERT(!life_.failed());
+  const int change = output_.become(output_state::full);
+  if (change != 0) {
+    home_.add_waiting(change);
     const result<void> following = follow();
     if (!following) return break_off(following.why());
   }
@@ -149,74 +177,67 @@ void connection::block_output() noexcept {
 }
 
 void connection::unblock_output() noexcept {
-  output_blocked_ = false;
+  home_.add_waiting(output_.become(output_state::awaited));
   transmit();
-  if (output_blocked_ || !waiting_ || !socket_) return;
-  waiting_ = false;
-  home_.add_waiting(-1);
+  if (output_.is_full() || !output_.is_awaited() || !socket_) return;
+  home_.add_waiting(output_.become(output_state::free));
   static_cast<void>(follow());  // asks for less than before: that cannot fail
 }
 
 result<void> connection::follow() noexcept {
   if (!socket_) return {};
-  const bool reads = turn_ != turn::awaited;
-  if (waiting_)
-    return socket_.watch(std::uint32_t{EPOLLOUT} | (reads ? std::uint32_t{EPOLLIN} : 0));
-  if (reads && !home_.tries(*this)) return socket_.watch(EPOLLIN);
+  const bool reads = share_.turn() != receive_turn::awaited;
+  const std::uint32_t input = reads ? std::uint32_t{EPOLLIN} : 0;
+  if (output_.is_awaited()) return socket_.watch(std::uint32_t{EPOLLOUT} | input);
+  if (reads && !home_.tries(*this)) return socket_.watch(input);
   socket_.unwatch();
   return {};
 }
 
 void connection::plan(out_batch& b) noexcept {
-  b.next_request = sends_.sent;
-  b.next_answer = answers_.begin;
-  b.reads = sends_.reads;
-  b.credits_used = credits_used_;
-  if (partial_.what != outgoing::kind::none) {
-    b.continues = true;
-    if (partial_.what == outgoing::kind::answer) ++b.next_answer;
-    add_payload(b, partial_);
+  if (output_.has_partial()) {
+    outgoing& rest = output_.partial();
+    if (rest.what == outgoing::kind::answer) b.answer_begins();
+    add_payload(b, rest);
   }
-  while (b.has_room() && !failed_) {
+  while (b.has_room() && !life_.failed()) {
     const bool answered = plan_answer(b);
     const bool requested = b.has_room() && plan_request(b);
     if (!answered && !requested) break;
   }
-  if (b.io.bytes == 0 && !failed_) plan_control(b);
+  if (b.bytes() == 0 && !life_.failed()) plan_control(b);
 }
 
 void connection::stamp(outgoing& f, frame& head) const noexcept {
-  head.ack = static_cast<std::uint16_t>(executed_);
-  head.credit = static_cast<std::uint16_t>(receives_.posted);
+  head.ack = static_cast<std::uint16_t>(acks_.executed());
+  head.credit = static_cast<std::uint16_t>(receives_.posted());
   f.type = head.type;
   f.header_bytes = static_cast<std::uint8_t>(encode(head, f.header));
 }
 
-bool connection::startable(std::uint32_t number, const out_batch& b) const noexcept {
-  if (number == sends_.posted || phase_ == phase::finishing || resumed_due_) return false;
-  if (phase_ != phase::open && number == last_request_) return false;
-  auto& queue = const_cast<send_queue&>(sends_);
-  const send_slot& s = queue[number];
+bool connection::startable(std::uint32_t number, const out_batch& b) noexcept {
+  if (number == sends_.posted() || life_ == phase::finishing) return false;
+  if (output_.has(frame_type::resumed)) return false;
+  if (life_ != phase::open && number == sends_.closed_at()) return false;
+  const send_slot& s = sends_[number];
   if (s.status != wc_status::success) return false;
-  if (takes_receive(s.op) && credits_ == b.credits_used && needs_credit()) return false;
-  if (wants_answer(s.op) && b.reads >= options_.read_depth) return false;
-  return (s.flags & post_flag::fence) == 0 || b.reads == 0;
+  if (takes_receive(s.op) && !credits_.allow(b.credits_used())) return false;
+  if (wants_answer(s.op) && b.reads() >= options_.read_depth) return false;
+  return (s.flags & post_flag::fence) == 0 || b.reads() == 0;
 }
 
 bool connection::plan_request(out_batch& b) noexcept {
-  const std::uint32_t number = b.next_request;
+  const std::uint32_t number = b.next_request();
   if (!startable(number, b)) {
     // A request that is wrong in itself fails in its turn, once everything before it is done.
-    const bool wrong = number != sends_.posted && sends_[number].status != wc_status::success;
-    if (wrong && sends_.done == number && phase_ != phase::finishing) {
+    const bool wrong = number != sends_.posted() && sends_[number].status != wc_status::success;
+    if (wrong && sends_.done() == number && life_ != phase::finishing) {
       fail_request(sends_[number].status);
     }
     return false;
   }
   const send_slot& s = sends_[number];
-  outgoing& f = b.next();
-  f.what = outgoing::kind::request;
-  f.number = number;
+  outgoing& f = b.next(outgoing::kind::request);
   frame head;
   head.type = to_frame_type(s.op);
   head.length = s.length;
@@ -227,40 +248,18 @@ bool connection::plan_request(out_batch& b) noexcept {
   head.swap = s.swap;
   stamp(f, head);
   if (has_payload(head.type)) f.payload = s.length;
-  ++b.next_request;
-  if (takes_receive(s.op)) ++b.credits_used;
-  if (wants_answer(s.op)) ++b.reads;
+  b.request_begins(s.op);
   add_payload(b, f);
-  ++b.count;
-  return true;
-}
-
-// False where it may not be read any more. A word is taken whole, in however many pieces it goes.
-bool connection::look_at_source(answer& a) noexcept {
-  const region_table::pin held = pin_target(a.rkey, a.addr, a.length, access::remote_read);
-  if (!held) return false;
-  if (is_word(held.data(), a.length)) {
-    a.value = load_word(held.data());
-  } else if (a.length == word_bytes) {
-    std::memcpy(&a.value, held.data(), word_bytes);
-  }
   return true;
 }
 
 bool connection::plan_answer(out_batch& b) noexcept {
-  if (b.next_answer == answers_.end) return false;
-  answer& a = answers_[b.next_answer];
-  if (a.what == answer::kind::read && a.length != 0 && !look_at_source(a)) {
-    // Deregistered since it was asked for.
-    a.what = answer::kind::nak;
-    a.status = wc_status::rem_access_err;
-    answers_.end = b.next_answer + 1;
-    finish_with(
-        failure::of(errc::remote_access, {"memory was deregistered while ", peer_, " read it"}));
-  }
-  outgoing& f = b.next();
-  f.what = outgoing::kind::answer;
-  f.number = b.next_answer;
+  answer_queue& answers = target_.answers();
+  if (b.next_answer() == answers.end()) return false;
+  // The memory may have been deregistered since it was asked for.
+  if (!target_.begin_answer(b.next_answer())) finish_with(lost_source());
+  const answer& a = answers[b.next_answer()];
+  outgoing& f = b.next(outgoing::kind::answer);
   frame head;
   head.request = a.request;
   switch (a.what) {
@@ -278,136 +277,124 @@ bool connection::plan_answer(out_batch& b) noexcept {
       break;
   }
   stamp(f, head);
-  ++b.next_answer;
+  b.answer_begins();
   add_payload(b, f);
-  ++b.count;
   return true;
 }
 
 void connection::plan_control(out_batch& b) noexcept {
   frame head;
-  const bool all_done = phase_ == phase::finishing || sends_.done == last_request_;
-  const bool leaving = phase_ == phase::closing || phase_ == phase::finishing;
-  const bool stalled = rnr_ == rnr::idle && (options_.rnr_retry < 7 || question_due_) &&
-                       carrying() && sends_.sent != sends_.posted &&
-                       takes_receive(sends_[sends_.sent].op) &&
-                       sends_[sends_.sent].status == wc_status::success &&
-                       credits_ == credits_used_ && needs_credit();
+  const bool all_done = life_ == phase::finishing || sends_.done() == sends_.closed_at();
+  const bool leaving = life_ == phase::closing || life_ == phase::finishing;
   if (leaving && all_done) {
     head.type = frame_type::goodbye;
-  } else if (not_ready_due_) {
+  } else if (output_.has(frame_type::not_ready)) {
     head.type = frame_type::not_ready;
-  } else if (resumed_due_) {
+  } else if (output_.has(frame_type::resumed)) {
     head.type = frame_type::resumed;
-  } else if (probe_answer_due_) {
+  } else if (output_.has(frame_type::probe_answer)) {
     head.type = frame_type::probe_answer;
-  } else if (stalled && !(phase_ != phase::open && sends_.sent == last_request_)) {
+  } else if (probe_.may_ask(options_.rnr_retry) && lacks_receive()) {
     head.type = frame_type::probe;
-  } else if (update_due_) {
+  } else if (output_.has(frame_type::update)) {
     head.type = frame_type::update;
   } else {
     return;
   }
-  outgoing& f = b.next();
-  f.what = outgoing::kind::control;
+  outgoing& f = b.next(outgoing::kind::control);
   stamp(f, head);
   add_payload(b, f);
-  ++b.count;
+}
+
+// The next request waits for nothing but a receive of the peer.
+bool connection::lacks_receive() noexcept {
+  if (!life_.carries() || sends_.all_sent()) return false;
+  if (life_ != phase::open && sends_.sent() == sends_.closed_at()) return false;
+  const send_slot& s = sends_[sends_.sent()];
+  return takes_receive(s.op) && s.status == wc_status::success && !credits_.allow(credits_.used());
 }
 
 // What is left of the frame's header and payload, as far as it fits.
 void connection::add_payload(out_batch& b, outgoing& f) noexcept {
-  const std::size_t before = b.io.bytes;
+  const std::size_t before = b.bytes();
   if (f.sent < f.header_bytes) {
-    b.io.add(&f.header[f.sent], f.header_bytes - static_cast<std::size_t>(f.sent));
+    b.add(&f.header[f.sent], f.header_bytes - static_cast<std::size_t>(f.sent));
   }
   const std::uint64_t offset = f.sent > f.header_bytes ? f.sent - f.header_bytes : 0;
   const std::size_t left = std::min<std::size_t>(f.payload - offset, most_bytes);
   if (left != 0 && f.what == outgoing::kind::request) {
-    b.io.add(sends_.segments(f.number), offset, left, 1);
+    b.add(sends_.segments(f.number), offset, left);
   } else if (left != 0 && f.what == outgoing::kind::put) {
-    b.io.add(&rest_[static_cast<std::size_t>(offset)], left);
-  } else if (left != 0 && answers_[f.number].length == word_bytes) {
-    b.io.add(reinterpret_cast<const std::byte*>(&answers_[f.number].value) + offset, left);
+    b.add(output_.put_payload() + offset, left);
   } else if (left != 0) {
-    const answer& a = answers_[f.number];
-    b.pins[b.pinned] = pin_target(a.rkey, a.addr + offset, left, access::remote_read);
-    if (!b.pins[b.pinned]) {
+    const answer& a = target_.answers()[f.number];
+    if (a.length == word_bytes) {
+      b.add(reinterpret_cast<const std::byte*>(&a.value) + offset, left);
+    } else if (!b.add(target_.pin(a.rkey, a.addr + offset, left, access::remote_read), left)) {
       // In the middle of a frame there is no place for a nak, and wrong bytes are no way out.
-      return break_off(
-          failure::of(errc::remote_access, {"memory was deregistered while ", peer_, " read it"}));
+      return break_off(lost_source());
     }
-    b.io.add(b.pins[b.pinned++].data(), left);
   }
-  f.offered = b.io.bytes - before;
-  b.full = f.sent + f.offered < f.size();
+  b.end(f, before);
+}
+
+failure connection::lost_source() const noexcept {
+  return failure::of(errc::remote_access, {"memory was deregistered while ", peer_, " read it"});
 }
 
 void connection::commit(out_batch& b, std::size_t written) noexcept {
-  const std::size_t first = b.continues ? 0 : 1;
-  for (std::size_t i = first; i < b.count + 1; ++i) {
-    outgoing& f = i == 0 ? partial_ : b.frames[i - 1];
-    const std::size_t n = std::min(written, f.offered);
+  if (output_.has_partial()) {
+    outgoing& rest = output_.partial();
+    const std::size_t n = std::min(written, rest.offered);
     written -= n;
+    rest.sent += n;
+    if (rest.sent < rest.size()) return;
+    output_.drop_partial();
+    finished(rest.type);
+    if (life_.failed()) return;
+  }
+  for (outgoing& f : b.frames()) {
+    const std::size_t n = std::min(written, f.offered);
     if (n == 0) return;
-    if (f.sent == 0) began(f);
-    f.sent += n;
-    if (f.sent < f.size()) {
-      if (i != 0) partial_ = f;
-      return;
-    }
-    if (i == 0) {
-      partial_.what = outgoing::kind::none;
-      const outgoing whole = partial_;
-      finished(whole);
-    } else {
-      finished(f);
-    }
-    if (phase_ == phase::draining || phase_ == phase::dead) return;
+    written -= n;
+    began(f);
+    f.sent = n;
+    if (f.sent < f.size()) return output_.keep(f);
+    finished(f.type);
+    if (life_.failed()) return;
   }
 }
 
 // A frame's header leaves, as stamp() made it.
 void connection::told() noexcept {
-  told_ack_ = executed_;
-  told_credit_ = receives_.posted;
-  bytes_unacked_ = 0;
-  prompt_ = false;
-  update_due_ = false;
+  acks_.told(receives_.posted());
+  output_.remove(frame_type::update);
 }
 
 void connection::began(const outgoing& f) noexcept {
   told();
   if (f.what != outgoing::kind::request) return;
-  const send_slot& s = sends_[f.number];
-  sends_.sent = f.number + 1;
-  if (wants_answer(s.op)) ++sends_.reads;
-  if (!takes_receive(s.op)) return;
-  ++credits_used_;
-  last_message_ = f.number + 1;
-  held_ = false;
-  refusals_ = 0;
+  sends_.begin(f.number);
+  if (!takes_receive(sends_[f.number].op)) return;
+  credits_.use();
+  probe_.message_left();
 }
 
-void connection::finished(const outgoing& f) noexcept {
-  if (is_answer(f.type)) {
-    ++answers_.begin;
-    if (f.type == frame_type::nak) finish();
+void connection::finished(frame_type type) noexcept {
+  if (is_answer(type)) {
+    target_.answers().pop();
+    if (type == frame_type::nak) finish();
     return;
   }
-  switch (f.type) {
-    case frame_type::probe:
-      rnr_ = rnr::asked;
-      question_due_ = false;
-      asked_for_ = sends_.sent;
-      return;
-    case frame_type::probe_answer: probe_answer_due_ = false; return;
-    case frame_type::not_ready: not_ready_due_ = false; return;
-    case frame_type::resumed: resumed_due_ = false; return;
+  switch (type) {
+    case frame_type::probe: probe_.asked(sends_.sent()); return;
+    case frame_type::probe_answer:
+    case frame_type::not_ready:
+    case frame_type::resumed: output_.remove(type); return;
     case frame_type::goodbye:
-      if (phase_ == phase::finishing) return finish();
-      phase_.become(phase::goodbye_sent);
-      if (peer_said_goodbye_) {
+      if (life_ == phase::finishing) return finish();
+      life_.become(phase::goodbye_sent);
+      if (requests_ == peer_requests::over) {
         break_off(failure::of(errc::not_connected, {"the connection to ", peer_, " was closed"}));
       }
       return;
@@ -418,9 +405,9 @@ void connection::finished(const outgoing& f) noexcept {
 // The last frame has left. The socket stays until the peer has seen it: closing a socket with
 // unread input would take the frame back.
 void connection::finish() noexcept {
-  enter_error(std::move(finish_why_));
+  enter_error(life_.take_cause());
   ::shutdown(socket_.get(), SHUT_WR);
-  phase_.become(phase::draining);
+  life_.become(phase::draining);
   watch_peer();
 }
 

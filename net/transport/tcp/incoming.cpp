@@ -11,18 +11,18 @@ namespace cordma::transport::tcp {
 
 hello_reader::progress hello_reader::read(int fd) noexcept {
   for (;;) {
-    value = decode_hello({bytes.data(), have});
-    if (value.what != decoded_hello::outcome::partial) return progress::decoded;
-    CORDMA_ASSERT_OP(have, <, value.size);
-    CORDMA_ASSERT_OP(value.size, <=, bytes.size());
-    const ssize_t n = ::recv(fd, &bytes[have], value.size - have, 0);
+    value_ = decode_hello({bytes_.data(), have_});
+    if (value_.what != decoded_hello::outcome::partial) return progress::decoded;
+    CORDMA_ASSERT_OP(have_, <, value_.size);
+    CORDMA_ASSERT_OP(value_.size, <=, bytes_.size());
+    const ssize_t n = ::recv(fd, &bytes_[have_], value_.size - have_, 0);
     if (n > 0) {
-      have += static_cast<std::size_t>(n);
+      have_ += static_cast<std::size_t>(n);
       continue;
     }
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return progress::more;
-    return n < 0 && errno == ECONNRESET && have == 0 ? progress::reset : progress::closed;
+    return n < 0 && errno == ECONNRESET && have_ == 0 ? progress::reset : progress::closed;
   }
 }
 
@@ -33,15 +33,15 @@ bool send_whole_hello(int fd, const hello& h) noexcept {
   return ::send(fd, bytes.data(), size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
 }
 
-incoming::timed::timed(incoming& i) noexcept
-    : timer([](timer& t) noexcept {
-        incoming& self = *static_cast<timed&>(t).owner;
-        self.home_->gone(self);
-      }),
-      owner(&i) {}
-
 incoming::incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id)
-    : home_(&home), from_(from), socket_(home.sockets(), *this), id_(id), deadline_(*this) {
+    : home_(&home),
+      from_(from),
+      socket_(home.sockets(), *this),
+      id_(id),
+      deadline_(*this, [](timer& t) noexcept {
+        incoming& self = timer_of<incoming>::owner_of(t);
+        self.home_->gone(self);
+      }) {
   socket_.own(std::move(fd));
   home_->add_waiting(1);
 }
@@ -64,7 +64,7 @@ void incoming::on_ready(std::uint32_t) noexcept {
     case hello_reader::progress::closed: return home_->gone(*this);
     case hello_reader::progress::decoded: break;
   }
-  const decoded_hello& d = reader_.value;
+  const decoded_hello& d = reader_.value();
   if (d.what != decoded_hello::outcome::whole || !opens(d.value.kind)) {
     refuse(d);
     return home_->gone(*this);

@@ -2,19 +2,24 @@
 #pragma once
 
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
+#include <cordma/net/transport/tcp/timer_of.hpp>
 #include <optional>
 
 namespace cordma::transport::tcp {
 
 // Collects a hello, and not one byte more.
-struct hello_reader {
+class hello_reader {
+ public:
   // reset: nothing came, and the kernel at the other end broke the connection off.
   enum class progress : std::uint8_t { more, decoded, closed, reset };
-  hello_buffer bytes;
-  std::size_t have = 0;
-  decoded_hello value;
-
   [[nodiscard]] progress read(int fd) noexcept;
+  [[nodiscard]] bool empty() const noexcept { return have_ == 0; }
+  [[nodiscard]] const decoded_hello& value() const noexcept { return value_; }
+
+ private:
+  hello_buffer bytes_;
+  std::size_t have_ = 0;
+  decoded_hello value_;
 };
 
 // Sends a hello into a socket that has just come up, so there is room for it.
@@ -45,17 +50,13 @@ class tcp_listener final : public listener {
     [[nodiscard]] address where() const { return local_of(socket_.get()).numeric(); }
 
    private:
-    struct timed : timer {
-      explicit timed(door& d) noexcept;
-      door* owner;
-    };
     [[nodiscard]] socket_fd accept_one() noexcept;  // empty: errno says why
     // At the limit of descriptors, which lasts. False: nobody waits any more.
     [[nodiscard]] bool turn_away() noexcept;
 
     tcp_listener& of_;
     watched_socket socket_;
-    timed resume_;
+    timer_of<door> resume_;
     unique_fd spare_;  // given up for a moment to tell a client that none is left
     std::optional<time_point> at_limit_since_;
   };
@@ -80,7 +81,7 @@ class incoming final : public socket_handler {
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
   [[nodiscard]] tcp_listener* from() const noexcept { return from_; }
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
-  [[nodiscard]] const hello& greeting() const noexcept { return reader_.value.value; }
+  [[nodiscard]] const hello& greeting() const noexcept { return reader_.value().value; }
   [[nodiscard]] std::string peer() const { return peer_of(socket_.get()).text(); }
   void answer(const hello& h) noexcept;
   // The socket, for the connection that it becomes; or to go to another adapter.
@@ -89,10 +90,6 @@ class incoming final : public socket_handler {
   void detach() noexcept;
 
  private:
-  struct timed : timer {
-    explicit timed(incoming& i) noexcept;
-    incoming* owner;
-  };
   void refuse(const decoded_hello& d) noexcept;
   tcp_adapter* home_;
   tcp_listener* from_;
@@ -100,7 +97,7 @@ class incoming final : public socket_handler {
   std::uint64_t id_;
   bool greeted_ = false;
   hello_reader reader_;
-  timed deadline_;
+  timer_of<incoming> deadline_;
 };
 
 }  // namespace cordma::transport::tcp

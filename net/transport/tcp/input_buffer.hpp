@@ -11,6 +11,27 @@
 
 namespace cordma::transport::tcp {
 
+// Whether messages are handed out where they lie.
+enum class arrival_state : std::uint8_t {
+  possible,
+  under_way,   // those in front of the input are looked at, and stay where they are
+  stopping,    // ... and one of them is to come again
+  by_receive,  // all that have come take receives
+};
+[[nodiscard]] constexpr bool operator>>(arrival_state from, arrival_state to) noexcept {
+  using enum arrival_state;
+  switch (to) {
+    case possible: return from == under_way || from == by_receive;
+    case under_way: return from == possible;
+    case stopping: return from == under_way;
+    case by_receive: return from == stopping;
+  }
+  return false;
+}
+[[nodiscard]] constexpr bool are_looked_at(arrival_state s) noexcept {
+  return s == arrival_state::under_way || s == arrival_state::stopping;
+}
+
 // Bound to one thread. What lies there stays where it is until room() or clear().
 class input_buffer {
  public:

@@ -24,8 +24,14 @@ class look_schedule {
   [[nodiscard]] bool on_events() const noexcept { return how_ == looking::on_events; }
   [[nodiscard]] bool only_polls() const noexcept { return how_ == looking::only_polls; }
   // The reactor sleeps after all; or it does not, as there was no memory to.
-  void sleeps() noexcept { how_ = looking::by_turns; }
-  void cannot_sleep() noexcept { how_ = looking::only_polls; }
+  void sleeps() noexcept {
+    CORDMA_ASSERT(only_polls());
+    how_ = looking::by_turns;
+  }
+  void cannot_sleep() noexcept {
+    CORDMA_ASSERT(how_ == looking::by_turns);
+    how_ = looking::only_polls;
+  }
 
   // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
   [[nodiscard]] int waiting() const noexcept { return waiting_; }

@@ -73,43 +73,126 @@ struct send_slot {
 
 // taken <= done <= acked <= sent <= posted, as distances. A request's number on the wire is its
 // number here, modulo 65536.
-struct send_queue : slot_ring<send_slot> {
+class send_queue : public slot_ring<send_slot> {
+ public:
   using slot_ring::slot_ring;
-  std::uint32_t posted = 0;
-  std::uint32_t sent = 0;         // begun to be sent
-  std::uint32_t acked = 0;        // carried out by the peer, or about to be answered
-  std::uint32_t done = 0;         // have their final status
-  std::uint32_t taken = 0;        // reported
-  std::uint32_t next_answer = 0;  // no read or atomic before this one waits for its answer
-  std::uint32_t reads = 0;        // reads and atomics begun and not answered
+  [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
+  [[nodiscard]] std::uint32_t sent() const noexcept { return sent_; }    // begun to be sent
+  [[nodiscard]] std::uint32_t acked() const noexcept { return acked_; }  // carried out by the peer
+  [[nodiscard]] std::uint32_t done() const noexcept { return done_; }    // have their final status
+  // Reads and atomics begun and not answered.
+  [[nodiscard]] std::uint32_t reads() const noexcept { return reads_; }
+  [[nodiscard]] std::uint32_t outstanding() const noexcept { return posted_ - taken_; }
+  [[nodiscard]] bool all_sent() const noexcept { return sent_ == posted_; }
+  [[nodiscard]] bool all_done() const noexcept { return done_ == posted_; }
 
-  // Completes in order whatever is acknowledged and answered. True if anything was.
-  bool settle() noexcept {
-    const std::uint32_t before = done;
-    while (done != acked) {
-      send_slot& s = (*this)[done];
-      if (wants_answer(s.op) && !s.answered) break;
-      s.status = wc_status::success;
-      ++done;
+  // Its slot was filled.
+  void post() noexcept { ++posted_; }
+  // No request that is posted later will be sent.
+  void close() noexcept { closed_at_ = posted_; }
+  [[nodiscard]] std::uint32_t closed_at() const noexcept { return closed_at_; }
+
+  void begin(std::uint32_t number) noexcept {
+    const opcode op = (*this)[number].op;
+    sent_ = number + 1;
+    if (wants_answer(op)) ++reads_;
+    if (takes_receive(op)) last_message_ = sent_;
+  }
+  // The peer may refuse a message that is not acknowledged, and with it all that is behind it.
+  [[nodiscard]] bool awaits_ack_of_message() const noexcept {
+    return static_cast<std::int32_t>(last_message_ - acked_) > 0;
+  }
+  // True if anything is done by that.
+  [[nodiscard]] bool acknowledge(std::uint32_t count) noexcept {
+    acked_ += count;
+    if (!awaits_ack_of_message()) last_message_ = acked_;
+    return settle();
+  }
+  // All that is not acknowledged is to be sent again. Returns how many receives it takes.
+  std::uint32_t send_again() noexcept {
+    std::uint32_t receives = 0;
+    for (std::uint32_t i = acked_; i != sent_; ++i) {
+      const opcode op = (*this)[i].op;
+      if (takes_receive(op)) ++receives;
+      if (!wants_answer(op)) continue;
+      CORDMA_ASSERT_OP(reads_, >, 0U);
+      --reads_;
     }
-    return done != before;
+    sent_ = acked_;
+    check();
+    return receives;
+  }
+
+  // The read or atomic that the next answer is for; sent() if none waits for one.
+  [[nodiscard]] std::uint32_t find_unanswered() noexcept {
+    // Where nothing wanted an answer for long, it stands at slots that have been used again since.
+    if (static_cast<std::int32_t>(done_ - next_answer_) > 0) next_answer_ = done_;
+    while (next_answer_ != sent_ && !wants_answer((*this)[next_answer_].op)) ++next_answer_;
+    return next_answer_;
+  }
+  // Of the request that find_unanswered() found.
+  [[nodiscard]] segment_list answer_segments() noexcept { return segments(next_answer_); }
+  // True if anything is done by that.
+  [[nodiscard]] bool answered() noexcept {
+    (*this)[next_answer_++].answered = true;
+    --reads_;
+    return settle();
+  }
+
+  // The first that is not done.
+  [[nodiscard]] send_slot& first_undone() noexcept { return (*this)[done_]; }
+  void fail_first(wc_status status) noexcept {
+    check();
+    CORDMA_ASSERT_OP(done_, !=, posted_);
+    CORDMA_ASSERT(status != wc_status::success);
+    (*this)[done_++].status = status;
+    acked_ = done_;
   }
   // What has no final status yet was never carried out, as far as anybody can know.
   void flush() noexcept {
-    CORDMA_ASSERT_OP(posted - taken, <=, capacity());
-    CORDMA_ASSERT_OP(done - taken, <=, posted - taken);
-    for (; done != posted; ++done) (*this)[done].status = wc_status::wr_flush_err;
-    sent = acked = posted;
-    reads = 0;
+    CORDMA_ASSERT_OP(posted_ - taken_, <=, capacity());
+    CORDMA_ASSERT_OP(done_ - taken_, <=, posted_ - taken_);
+    for (; done_ != posted_; ++done_) (*this)[done_].status = wc_status::wr_flush_err;
+    sent_ = acked_ = posted_;
+    reads_ = 0;
   }
+
+  [[nodiscard]] bool has_done() const noexcept { return taken_ != done_; }
+  // REQUIRES has_done(). The first that is not reported.
+  [[nodiscard]] const send_slot& first_done() noexcept { return (*this)[taken_]; }
+  void take() noexcept { ++taken_; }
+
   // The order of its numbers, as above. For slow paths.
   void check() const noexcept {
-    CORDMA_ASSERT_OP(posted - taken, <=, capacity());
-    CORDMA_ASSERT_OP(done - taken, <=, acked - taken);
-    CORDMA_ASSERT_OP(acked - taken, <=, sent - taken);
-    CORDMA_ASSERT_OP(sent - taken, <=, posted - taken);
-    CORDMA_ASSERT_OP(reads, <=, sent - done);
+    CORDMA_ASSERT_OP(posted_ - taken_, <=, capacity());
+    CORDMA_ASSERT_OP(done_ - taken_, <=, acked_ - taken_);
+    CORDMA_ASSERT_OP(acked_ - taken_, <=, sent_ - taken_);
+    CORDMA_ASSERT_OP(sent_ - taken_, <=, posted_ - taken_);
+    CORDMA_ASSERT_OP(reads_, <=, sent_ - done_);
   }
+
+ private:
+  // Completes in order whatever is acknowledged and answered. True if anything was.
+  [[nodiscard]] bool settle() noexcept {
+    const std::uint32_t before = done_;
+    while (done_ != acked_) {
+      send_slot& s = (*this)[done_];
+      if (wants_answer(s.op) && !s.answered) break;
+      s.status = wc_status::success;
+      ++done_;
+    }
+    return done_ != before;
+  }
+
+  std::uint32_t posted_ = 0;
+  std::uint32_t sent_ = 0;
+  std::uint32_t acked_ = 0;
+  std::uint32_t done_ = 0;
+  std::uint32_t taken_ = 0;        // reported
+  std::uint32_t next_answer_ = 0;  // no read or atomic before this one waits for its answer
+  std::uint32_t reads_ = 0;
+  std::uint32_t last_message_ = 0;  // behind the last message sent, unless it is acknowledged
+  std::uint32_t closed_at_ = 0;
 };
 
 struct recv_slot {
@@ -124,19 +207,37 @@ struct recv_slot {
   std::uint64_t invalidated;  // a key; 0: none
 };
 
-// taken <= done <= posted. The message that is arriving, if any, lands in slot `done`. Where receives are
-// shared, there is one slot, for the one that this message has taken.
-struct recv_queue : slot_ring<recv_slot> {
+// taken <= done <= posted. The message that is arriving, if any, lands in the first slot that is not done. Where
+// receives are shared, there is one slot, for the one that this message has taken.
+class recv_queue : public slot_ring<recv_slot> {
+ public:
   using slot_ring::slot_ring;
-  std::uint32_t posted = 0;
-  std::uint32_t done = 0;
-  std::uint32_t taken = 0;
+  [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
+  [[nodiscard]] std::uint32_t done() const noexcept { return done_; }
+  [[nodiscard]] std::uint32_t outstanding() const noexcept { return posted_ - taken_; }
+  [[nodiscard]] bool all_done() const noexcept { return done_ == posted_; }
 
+  // Its slot was filled.
+  void post() noexcept { ++posted_; }
+  // REQUIRES one. The first that is not done.
+  [[nodiscard]] recv_slot& current() noexcept { return (*this)[done_]; }
+  [[nodiscard]] segment_list current_segments() noexcept { return segments(done_); }
+  void finish() noexcept { ++done_; }
   void flush() noexcept {
-    CORDMA_ASSERT_OP(posted - taken, <=, capacity());
-    CORDMA_ASSERT_OP(done - taken, <=, posted - taken);
-    for (; done != posted; ++done) (*this)[done].status = wc_status::wr_flush_err;
+    CORDMA_ASSERT_OP(posted_ - taken_, <=, capacity());
+    CORDMA_ASSERT_OP(done_ - taken_, <=, posted_ - taken_);
+    for (; done_ != posted_; ++done_) (*this)[done_].status = wc_status::wr_flush_err;
   }
+
+  [[nodiscard]] bool has_done() const noexcept { return taken_ != done_; }
+  // REQUIRES one. The first that is not reported.
+  [[nodiscard]] const recv_slot& untaken() noexcept { return (*this)[taken_]; }
+  void take() noexcept { ++taken_; }
+
+ private:
+  std::uint32_t posted_ = 0;
+  std::uint32_t done_ = 0;
+  std::uint32_t taken_ = 0;
 };
 
 // What the peer is still to be told about its requests, in their order.
@@ -158,19 +259,24 @@ class answer_queue {
       : mask_(std::bit_ceil(reads + 2) - 1), at_(new answer[mask_ + std::size_t{1}]) {
     CORDMA_REQUIRE_OP(reads, <=, most_reads);
   }
-  [[nodiscard]] std::uint32_t size() const noexcept { return end - begin; }
-  [[nodiscard]] bool empty() const noexcept { return end == begin; }
+  [[nodiscard]] std::uint32_t begin() const noexcept { return begin_; }
+  [[nodiscard]] std::uint32_t end() const noexcept { return end_; }
+  [[nodiscard]] std::uint32_t size() const noexcept { return end_ - begin_; }
+  [[nodiscard]] bool empty() const noexcept { return end_ == begin_; }
   [[nodiscard]] answer& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
   void push(const answer& a) noexcept {
     CORDMA_ASSERT_OP(size(), <=, mask_);
-    (*this)[end++] = a;
+    (*this)[end_++] = a;
   }
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
+  void pop() noexcept { ++begin_; }
+  // Drops all behind this one.
+  void end_with(std::uint32_t number) noexcept { end_ = number + 1; }
 
  private:
   std::uint32_t mask_;
   std::unique_ptr<answer[]> at_;
+  std::uint32_t begin_ = 0;
+  std::uint32_t end_ = 0;
 };
 
 }  // namespace cordma::transport::tcp

@@ -58,15 +58,14 @@ inline void gather(segment_list list, std::span<std::byte> to) noexcept {
 
 // An iovec array of fixed size under construction.
 template <std::size_t Most>
-struct io_list {
-  std::array<iovec, Most> at;
-  std::size_t count = 0;
-  std::size_t bytes = 0;
-
-  [[nodiscard]] std::size_t room() const noexcept { return Most - count; }
+class io_list {
+ public:
+  [[nodiscard]] std::size_t room() const noexcept { return Most - count_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::span<iovec> pieces() noexcept { return {at_.data(), count_}; }
   void add(const std::byte* addr, std::size_t length) noexcept {
-    at[count++] = iovec{const_cast<std::byte*>(addr), length};
-    bytes += length;
+    at_[count_++] = iovec{const_cast<std::byte*>(addr), length};
+    bytes_ += length;
   }
   // As much of [offset, offset + length) as there is room for, leaving `spare` entries free.
   void add(segment_list list, std::uint64_t offset, std::size_t length,
@@ -77,6 +76,11 @@ struct io_list {
       return true;
     });
   }
+
+ private:
+  std::array<iovec, Most> at_;
+  std::size_t count_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace cordma::transport::tcp

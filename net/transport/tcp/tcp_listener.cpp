@@ -39,16 +39,13 @@ std::vector<address> tcp_listener::bound_all() const {
   return all;
 }
 
-tcp_listener::door::timed::timed(door& d) noexcept
-    : timer([](timer& t) noexcept {
-        static_cast<void>(static_cast<timed&>(t).owner->begin());  // watched already
-      }),
-      owner(&d) {}
-
 tcp_listener::door::door(tcp_listener& of, socket_fd fd)
     : of_(of),
       socket_(of.home_.sockets(), *this),
-      resume_(*this),
+      resume_(*this,
+              [](timer& t) noexcept {
+                static_cast<void>(timer_of<door>::owner_of(t).begin());  // watched already
+              }),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   socket_.own(std::move(fd));
 }

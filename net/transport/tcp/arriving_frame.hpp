@@ -1,0 +1,86 @@
+// The frame that is arriving: its header, which may come in pieces, and where its payload goes.
+#pragma once
+
+#include <cordma/net/transport/tcp/frame.hpp>
+#include <cordma/net/transport/word.hpp>
+#include <cordma/runtime/check.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace cordma::transport::tcp {
+
+enum class destination : std::uint8_t { none, receive, region, answer, nowhere };
+
+// Bound to the adapter's thread.
+class arriving_frame {
+ public:
+  // A header, from here and what came before. `used`: of `bytes`, which may end in the middle of it.
+  [[nodiscard]] decoded read_header(std::span<const std::byte> bytes, std::size_t& used) noexcept {
+    if (saved_ == 0) {
+      const decoded d = decode(bytes);
+      used = d.what == decoded::outcome::whole ? d.size : bytes.size();
+      if (d.what == decoded::outcome::partial) save(bytes);
+      return d;
+    }
+    used = std::min(decode({pieces_.data(), saved_}).size - saved_, bytes.size());
+    save(bytes.first(used));
+    const decoded d = decode({pieces_.data(), saved_});
+    if (d.what == decoded::outcome::whole) saved_ = 0;
+    return d;
+  }
+
+  void begin_payload(const frame& f, destination into) noexcept {
+    head_ = f;
+    into_ = into;
+    left_ = f.length;
+    offset_ = 0;
+    expected_ = f.length;
+  }
+  [[nodiscard]] const frame& head() const noexcept { return head_; }
+  [[nodiscard]] destination into() const noexcept { return into_; }
+  [[nodiscard]] bool has_payload() const noexcept { return into_ != destination::none; }
+  [[nodiscard]] std::uint32_t left() const noexcept { return left_; }      // bytes
+  [[nodiscard]] std::uint32_t offset() const noexcept { return offset_; }  // bytes in place
+  // True if that was the last of it.
+  [[nodiscard]] bool advance(std::size_t bytes) noexcept {
+    CORDMA_ASSERT_OP(bytes, <=, left_);
+    offset_ += static_cast<std::uint32_t>(bytes);
+    left_ -= static_cast<std::uint32_t>(bytes);
+    return left_ == 0;
+  }
+  // Returns where it went.
+  destination end_payload() noexcept { return std::exchange(into_, destination::none); }
+
+  // A word is put into place whole, in however many pieces it comes. True if this is the last one.
+  [[nodiscard]] bool add_to_word(std::span<const std::byte> bytes) noexcept {
+    std::memcpy(&word_[offset_], bytes.data(), bytes.size());
+    return bytes.size() == left_;
+  }
+  [[nodiscard]] std::uint64_t word() const noexcept {
+    std::uint64_t value = 0;
+    std::memcpy(&value, word_.data(), word_bytes);
+    return value;
+  }
+
+  // Of the payload that is arriving, or else of the one before: what the next one may be like.
+  void expect(std::uint32_t bytes) noexcept { expected_ = bytes; }
+  [[nodiscard]] std::uint32_t expected() const noexcept { return std::max(left_, expected_); }
+
+ private:
+  void save(std::span<const std::byte> bytes) noexcept {
+    std::memcpy(&pieces_[saved_], bytes.data(), bytes.size());
+    saved_ += bytes.size();
+  }
+
+  frame head_;
+  destination into_ = destination::none;
+  std::uint32_t left_ = 0;
+  std::uint32_t offset_ = 0;
+  std::uint32_t expected_ = 0;
+  std::size_t saved_ = 0;  // bytes of a header that came in pieces
+  header_buffer pieces_;
+  std::array<std::byte, word_bytes> word_;
+};
+
+}  // namespace cordma::transport::tcp

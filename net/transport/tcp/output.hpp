@@ -1,0 +1,100 @@
+// What waits to leave besides requests and answers: the rest of a frame, and control frames.
+#pragma once
+
+#include <cordma/net/transport/checked_state.hpp>
+#include <cordma/net/transport/tcp/frame.hpp>
+#include <cordma/net/transport/transport.hpp>
+#include <cordma/runtime/check.hpp>
+
+#include <memory>
+
+namespace cordma::transport::tcp {
+
+// A frame that is being sent. Its header is fixed when its first byte leaves.
+struct outgoing {
+  enum class kind : std::uint8_t { none, request, answer, control, put };
+  kind what = kind::none;
+  frame_type type = frame_type::update;
+  std::uint8_t header_bytes = 0;
+  std::uint32_t number = 0;   // of the request
+  std::uint32_t payload = 0;  // bytes
+  std::uint64_t sent = 0;     // bytes of header and payload
+  std::size_t offered = 0;    // bytes of it in the batch that is being written
+  header_buffer header;
+  [[nodiscard]] std::uint64_t size() const noexcept {
+    return std::uint64_t{header_bytes} + payload;
+  }
+};
+
+// Whether the adapter is to find that the socket takes more.
+enum class output_state : std::uint8_t {
+  free,
+  awaited,  // the socket is coming up, or has room again
+  full,
+};
+[[nodiscard]] constexpr bool operator>>(output_state from, output_state to) noexcept {
+  return to == output_state::free || from != to;
+}
+
+// Bound to the adapter's thread.
+class output {
+ public:
+  enum class puts : std::uint8_t { no, yes };
+  explicit output(puts p) : rest_(p == puts::yes ? new std::byte[most_put] : nullptr) {}
+
+  [[nodiscard]] bool is_full() const noexcept { return state_ == output_state::full; }
+  [[nodiscard]] bool is_awaited() const noexcept { return state_ != output_state::free; }
+  // Returns by how many more the adapter waits.
+  [[nodiscard]] int become(output_state next) noexcept {
+    const int before = is_awaited() ? 1 : 0;
+    state_.become(next);
+    return (is_awaited() ? 1 : 0) - before;
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return !has_partial() && due_ == 0; }
+  // A control frame, of which one is enough.
+  void add(frame_type t) noexcept { due_ |= bit(t); }
+  void remove(frame_type t) noexcept { due_ &= ~bit(t); }
+  [[nodiscard]] bool has(frame_type t) const noexcept { return (due_ & bit(t)) != 0; }
+
+  // A frame of which a part has left. Nothing else leaves before the rest.
+  [[nodiscard]] bool has_partial() const noexcept { return partial_.what != outgoing::kind::none; }
+  [[nodiscard]] bool has_part_of_put() const noexcept {
+    return partial_.what == outgoing::kind::put;
+  }
+  [[nodiscard]] bool has_part_of_request(std::uint32_t number) const noexcept {
+    return partial_.what == outgoing::kind::request && partial_.number == number;
+  }
+  [[nodiscard]] outgoing& partial() noexcept { return partial_; }
+  void keep(const outgoing& f) noexcept { partial_ = f; }
+  void drop_partial() noexcept { partial_.what = outgoing::kind::none; }
+
+  // Whether it has room for the rest of a put.
+  [[nodiscard]] bool holds_puts() const noexcept { return rest_ != nullptr; }
+  // As a request of which a part was sent, except that the bytes are here.
+  void keep_put(const outgoing& f, message_head head, const std::byte* data) noexcept {
+    CORDMA_ASSERT_OP(f.sent, <, f.size());
+    CORDMA_ASSERT_OP(f.payload, <=, most_put);
+    CORDMA_ASSERT(!has_partial());
+    std::memcpy(rest_.get(), &head, sizeof head);
+    const std::size_t in_front = f.header_bytes + sizeof head;
+    const std::size_t gone = f.sent > in_front ? static_cast<std::size_t>(f.sent) - in_front : 0;
+    const std::size_t bytes = f.payload - sizeof head;
+    if (gone < bytes) std::memcpy(&rest_[sizeof head + gone], data + gone, bytes - gone);
+    partial_ = f;
+  }
+  [[nodiscard]] const std::byte* put_payload() const noexcept { return rest_.get(); }
+
+ private:
+  [[nodiscard]] static constexpr std::uint32_t bit(frame_type t) noexcept {
+    return 1U << static_cast<unsigned>(t);
+  }
+  static_assert(static_cast<unsigned>(frame_type::put) < 32);
+
+  checked_state<output_state> state_{output_state::free};
+  std::uint32_t due_ = 0;  // by frame_type
+  outgoing partial_;
+  std::unique_ptr<std::byte[]> rest_;
+};
+
+}  // namespace cordma::transport::tcp
