@@ -355,9 +355,10 @@ capabilities describe(const device& d, const verbs_options& options) {
   const auto at_most = [](int device_has, std::uint32_t we_have) {
     return std::min(static_cast<std::uint32_t>(std::max(device_has, 0)), we_have);
   };
-  // A queue pair's completions must fit into one completion queue, and one request is the library's own: the probe.
+  // A queue pair's completions must fit into one completion queue. Requests of the library's own: the probe, and puts.
+  const int own = 1 + static_cast<int>(most_puts);
   c.max_send_depth = c.max_recv_depth =
-      at_most(std::min(a.max_qp_wr - 1, (a.max_cqe - 1) / 2), most_depth);
+      at_most(std::min(a.max_qp_wr - own, (a.max_cqe - own) / 2), most_depth);
   c.max_segments = at_most(a.max_sge - static_cast<int>(datagram_extra), most_segments);
   c.max_inline = d.max_inline;
   c.max_read_depth = at_most(std::min(a.max_qp_rd_atom, a.max_qp_init_rd_atom), most_reads);

@@ -13,10 +13,13 @@ inline constexpr std::uint32_t most_segments = 8;      // per request
 inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header and overflow
 inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
 inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
-inline constexpr std::size_t most_gids = 1024;         // entries looked at
-inline constexpr std::uint32_t most_gid_index = 255;   // that fits into a path
-inline constexpr std::size_t post_list_length = 128;   // requests behind one doorbell
-inline constexpr std::uint32_t control_depth = 64;     // control datagrams each way
+inline constexpr std::uint32_t most_puts = 32;  // messages that are put, on the device at once
+inline constexpr std::uint32_t puts_per_completion = 16;  // of which one asks for it
+static_assert(most_puts >= 2 * puts_per_completion, "others are put while a completion is awaited");
+inline constexpr std::size_t most_gids = 1024;        // entries looked at
+inline constexpr std::uint32_t most_gid_index = 255;  // that fits into a path
+inline constexpr std::size_t post_list_length = 128;  // requests behind one doorbell
+inline constexpr std::uint32_t control_depth = 64;    // control datagrams each way
 // Timeout of one rdma_resolve_addr(), which is repeated until connect_timeout. The kernel asks for the neighbour during
 // the first 3 s only, and its code can miss an answer that comes at once: a longer timeout would be spent waiting.
 inline constexpr duration address_patience = std::chrono::seconds(1);
@@ -40,21 +43,27 @@ enum class work : std::uint8_t {
   send = 1,
   receive = 2,
   probe = 3,  // whether an idle peer is still there
-  control_send = 4,
-  control_receive = 5,
-  datagram_receive = 6,
-  shared_receive = 7  // generation and place are the receive queue's
+  put = 4,
+  control_send = 5,
+  control_receive = 6,
+  datagram_receive = 7,
+  shared_receive = 8  // generation and place are the receive queue's
 };
 static_assert(static_cast<unsigned>(work::shared_receive) < (1U << 4), "a kind has four bits");
 [[nodiscard]] constexpr bool is_datagram(work w) noexcept {
   return w == work::control_receive || w == work::datagram_receive;
+}
+// Whether a queue pair gave it the name, rather than the adapter, or a receive queue.
+[[nodiscard]] constexpr bool is_of_pair(work w) noexcept {
+  return w <= work::put || w == work::datagram_receive;
 }
 [[nodiscard]] constexpr bool is_receive(work w) noexcept {
   return w == work::receive || w == work::shared_receive || is_datagram(w);
 }
 inline constexpr std::uint32_t twenty_bits = (1U << 20) - 1;
 static_assert(most_pairs <= twenty_bits + 1);
-static_assert(most_depth * 2 <= twenty_bits + 1, "a running number names one request in flight");
+static_assert(most_depth * 2 <= twenty_bits + 1 && most_puts < most_depth,
+              "a running number names one request in flight");
 static_assert(control_depth <= most_depth && completions_per_poll <= post_list_length);
 static_assert(most_gid_index <= UINT8_MAX, "a path names it by one byte");
 

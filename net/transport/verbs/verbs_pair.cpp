@@ -25,6 +25,8 @@ void verbs_pair::name_requests() noexcept {
   send_ids_ = pack(mine);
   mine.what = work::receive;
   receive_ids_ = pack(mine);
+  mine.what = work::put;
+  put_ids_ = pack(mine);
   choose_usual(phase_);
 }
 
@@ -38,7 +40,7 @@ result<void> verbs_pair::make() {
     from->enter();
     shared_ = from;
   }
-  result<ibv_cq*> queue = home_.promise(options_.send_depth + options_.recv_depth + 1);
+  result<ibv_cq*> queue = home_.promise(completions());
   if (!queue) return queue.why();
   queue_ = *queue;
   place_ = home_.enter(*this);
@@ -51,9 +53,9 @@ result<void> verbs_pair::make() {
     init.recv_cq = shared_->completions();
     init.srq = shared_->native();
   }
-  init.cap.max_send_wr = options_.send_depth + 1;  // one for probing
+  init.cap.max_send_wr = most_sends();
   init.cap.max_recv_wr = options_.recv_depth;
-  init.cap.max_send_sge = options_.max_segments;
+  init.cap.max_send_sge = std::max(options_.max_segments, puts() ? put_segments : 1U);
   init.cap.max_recv_sge = options_.max_segments + (datagrams() ? datagram_extra : 0U);
   init.cap.max_inline_data = options_.inline_bytes;
   init.qp_type = datagrams() ? IBV_QPT_UD : options_.type == service::uc ? IBV_QPT_UC : IBV_QPT_RC;

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/checked_state.hpp>
 #include <cordma/net/transport/verbs/arrival_watch.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
+#include <cordma/net/transport/verbs/put_places.hpp>
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
 #include <cordma/net/transport/verbs/window.hpp>
 
@@ -145,6 +146,8 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] result<queue_pair_state> device_state() const override;
   [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
   [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
+  [[nodiscard]] bool put(message_head head, const std::byte* data,
+                         std::uint32_t bytes) noexcept override;
   void ring() noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;
@@ -216,6 +219,7 @@ class verbs_pair final : public queue_pair {
   void name_requests() noexcept;
   void move_to(phase p) noexcept {
     phase_.become(p);
+    puts_.close();  // came_up() opens them
     choose_usual(p);
   }
   // From closing on an end may be what something waits for, and before it is open a receive may open it.
@@ -226,6 +230,15 @@ class verbs_pair final : public queue_pair {
   }
   [[nodiscard]] bool datagrams() const noexcept { return options_.type == service::ud; }
   [[nodiscard]] bool plain() const noexcept { return options_.peer == peer_kind::plain; }
+  [[nodiscard]] bool puts() const noexcept { return options_.type == service::rc; }
+  static constexpr std::uint32_t put_segments = 2;  // the head, and what is behind it
+  // Requests on the device at once: those of the layer above, the probe, and what is put.
+  [[nodiscard]] std::uint32_t most_sends() const noexcept {
+    return options_.send_depth + 1 + (puts() ? most_puts : 0);
+  }
+  [[nodiscard]] std::uint32_t completions() const noexcept {
+    return most_sends() + options_.recv_depth;
+  }
   // The opcodes that fill_usual() is enough for; on connections that lose nothing.
   static constexpr std::uint32_t plain_ops =
       1U << static_cast<unsigned>(opcode::send) | 1U << static_cast<unsigned>(opcode::send_imm) |
@@ -257,6 +270,7 @@ class verbs_pair final : public queue_pair {
   void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
   void after_failed_datagram() noexcept;
   void on_probe(const ibv_wc& wc) noexcept;
+  void on_put(std::uint32_t number, const ibv_wc& wc) noexcept;
   [[nodiscard]] completion outcome_of(const send_slot& s) noexcept;
   void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
   [[nodiscard]] wc_status begin_receive(const ibv_wc& wc) noexcept;
@@ -300,6 +314,7 @@ class verbs_pair final : public queue_pair {
   void out_of_memory() noexcept;
   void say_goodbye() noexcept;
   void advance_close() noexcept;
+  void await_puts() noexcept;
   void say(word what, std::uint16_t count = 0) noexcept;
   void on_timer() noexcept;
   void on_repeat() noexcept;
@@ -342,6 +357,7 @@ class verbs_pair final : public queue_pair {
   verbs_adapter::place place_;
   std::uint64_t send_ids_ = 0;  // the wr_id of its request number 0
   std::uint64_t receive_ids_ = 0;
+  std::uint64_t put_ids_ = 0;
   // Those whose completions takes_usual() and takes_usual_receive() are for; else names that nothing of it has.
   std::uint64_t usual_sends_ = 0;
   std::uint64_t usual_receives_ = 0;
@@ -363,6 +379,7 @@ class verbs_pair final : public queue_pair {
   ibv_ah_attr path_{};
   address_handle* to_control_ = nullptr;  // held
   send_ring sends_;
+  put_places puts_;
   recv_table receives_;
   verbs_receive_queue* shared_ = nullptr;
   bool had_last_ = false;  // nothing comes out of shared_ any more

@@ -94,6 +94,10 @@ failure not_taken(std::string_view what, int code) noexcept {
       .with_errno(code);
 }
 
+failure never_posted(std::string_view what) noexcept {
+  return failure::of(errc::driver, {"the device completed ", what, " that was never posted"});
+}
+
 // What it was that arrived.
 opcode kind_of(const ibv_wc& wc) noexcept {
   return wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
@@ -211,6 +215,27 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   if (r.segment_count != 1) [[unlikely]]
     return post_gathered(r);
   return post_usual(r, r.segments->length, number, slot);
+}
+
+// One request in place, with a copy of what it carries: nothing of it is kept, and nothing completes.
+bool verbs_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
+  if (!puts_.can_take(bytes) || home_.has_list(*this)) [[unlikely]]
+    return false;
+  std::array<ibv_sge, put_segments> pieces{
+      {{reinterpret_cast<std::uintptr_t>(&head), sizeof head, 0},
+       {reinterpret_cast<std::uintptr_t>(data), bytes, 0}}};
+  ibv_send_wr wr;
+  wr.wr_id = put_ids_ | (puts_.next() & twenty_bits);
+  wr.next = nullptr;
+  wr.sg_list = pieces.data();
+  wr.num_sge = bytes != 0 ? 2 : 1;
+  wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
+  if (puts_.next_completes()) wr.send_flags |= IBV_SEND_SIGNALED;
+  if (requests_.post(&wr).code != 0) [[unlikely]]
+    return false;  // post_send() meets the same, and says so
+  puts_.take();
+  return true;
 }
 
 // What was numbered last, of other than one segment: a loop that would cost the others the registers it needs.
@@ -415,7 +440,7 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
 void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
   const std::uint32_t ahead = (number - sends_.done) & twenty_bits;
   if (ahead >= sends_.posted - sends_.done) {
-    return enter_error({errc::driver, "the device completed a request that was never posted"});
+    return enter_error(never_posted("a request"));
   }
   end_sends(ahead + 1, wc);
   settle();
@@ -456,7 +481,7 @@ void verbs_pair::after_failed_datagram() noexcept {
 
 void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
   if (place >= receives_.depth() || !receives_[place].on_device) {
-    return enter_error({errc::driver, "the device completed a receive that was never posted"});
+    return enter_error(never_posted("a receive"));
   }
   const wc_status status = begin_receive(wc);
   completion c{.status = status, .op = opcode::recv};
@@ -522,7 +547,16 @@ std::size_t verbs_pair::take(std::span<completion> out) noexcept {
 
 void verbs_pair::on_probe(const ibv_wc& wc) noexcept {
   probing_ = false;
-  if (wc.status != IBV_WC_SUCCESS) enter_error(reset("it does not answer any more"));
+  if (wc.status != IBV_WC_SUCCESS) return enter_error(reset("it does not answer any more"));
+  puts_.answered();
+  advance_close();
+}
+
+// Of one that failed, or asked for it. Nobody waits for it: that it failed is the end of the connection.
+void verbs_pair::on_put(std::uint32_t number, const ibv_wc& wc) noexcept {
+  const wc_status status = told(opcode::send, to_status(wc.status));
+  if (status != wc_status::success) return fail_request(status, opcode::send, wc.vendor_err);
+  if (!puts_.done(number)) enter_error(never_posted("a request"));
 }
 
 void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
@@ -533,6 +567,7 @@ void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
     case work::send: return on_send(id.number, wc);
     case work::receive:
     case work::datagram_receive: return on_receive(id.number, wc);
+    case work::put: return on_put(id.number, wc);
     default: return on_probe(wc);
   }
 }
@@ -584,7 +619,7 @@ void verbs_adapter::drain(ibv_cq* queue) noexcept {
 
 void verbs_adapter::on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept {
   const work_id id = unpack(wc.wr_id);
-  if (id.what > work::probe && id.what != work::datagram_receive) return on_own_completion(wc);
+  if (!is_of_pair(id.what)) return on_own_completion(wc);
   if (p != nullptr) p->on_completion(wc);
 }
 

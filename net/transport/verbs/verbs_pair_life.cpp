@@ -36,7 +36,7 @@ verbs_pair::~verbs_pair() {
   if (taken_over) return;
   if (queue_ == nullptr) return;
   home_.drain(queue_);
-  home_.release(queue_, options_.send_depth + options_.recv_depth + 1);
+  home_.release(queue_, completions());
 }
 
 std::string verbs_pair::local_address() const {
@@ -200,6 +200,8 @@ void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
   CORDMA_ASSERT(!established_ && !failed_);
   move_to(phase::open);
   established_ = true;
+  // Who can be asked: so is learned what became of the last ones.
+  if (puts() && has(theirs_.rights, right_to_ask())) puts_.open(options_.inline_bytes);
   set_waiting(false);
   handshake_.reset();
   home_.home().remove(timer_);
@@ -235,6 +237,7 @@ void verbs_pair::disconnect() noexcept {
 
 void verbs_pair::advance_close() noexcept {
   if (phase_ != phase::closing || !sends_.idle()) return;
+  if (!puts_.idle()) return await_puts();
   const failure closed =
       failure::of(errc::not_connected, {"the connection to ", peer_, " was closed here"});
   if (datagrams()) return enter_error({errc::not_connected, "this side closed the port"});
@@ -246,6 +249,12 @@ void verbs_pair::advance_close() noexcept {
   home_.home().add(timer_, after(home_.home().now(), options_.peer_timeout));
   say_goodbye();
   if (peer_said_goodbye_) enter_error(closed);
+}
+
+// The last ones asked for no completion: that of the probe says that they were carried out.
+void verbs_pair::await_puts() noexcept {
+  if (!probing_) probe();
+  if (!probing_) enter_error(reset("the RDMA device did not take a request"));
 }
 
 void verbs_pair::say_goodbye() noexcept {
@@ -407,6 +416,7 @@ void verbs_pair::probe() noexcept {
                                                   : IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
   probing_ = requests_.post(&wr).code == 0;
+  if (probing_) puts_.ask();
 }
 
 }  // namespace cordma::transport::verbs

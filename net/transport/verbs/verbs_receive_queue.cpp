@@ -348,9 +348,7 @@ bool verbs_pair::let_go() noexcept {
   home_.drain(shared_->completions());
   shared_->leave(*this);
   if (!early || !sends_.idle()) return false;
-  shared_->retire({.pair = std::move(qp_),
-                   .sends = queue_,
-                   .room = options_.send_depth + options_.recv_depth + 1});
+  shared_->retire({.pair = std::move(qp_), .sends = queue_, .room = completions()});
   return true;
 }
 
