@@ -255,6 +255,28 @@ TEST_CASE("Q2: a list is one region, in which each request is followed by its da
         "read#5 sge:10 add:4#6 sge:10 swap:6>7#7 sge:10 complete");
 }
 
+TEST_CASE("Q2: one request is a region by itself, built from what the caller said [segments]") {
+  using cordma::transport::opcode;
+  std::array<std::byte, 10> memory{};
+  const std::array<cordma::transport::segment, 2> pieces{
+      {{memory.data(), 10, 1}, {memory.data(), 10, 1}}};
+  const auto told_of = [&pieces](opcode op, std::uint16_t segments, unsigned flags,
+                                 bool one_segment) {
+    telling_pair pair;
+    const send_queue queue(&pair.qp_base, &pair, one_segment);
+    CHECK(queue.post_one({.op = op, .segment_count = segments, .segments = pieces.data()}, 9, flags)
+              .code == 0);
+    return telling_pair::told;
+  };
+  CHECK(told_of(opcode::send, 1, 0, false) == "start send#9 sge:10 complete");
+  CHECK(told_of(opcode::write, 1, IBV_SEND_INLINE, false) == "start write#9 inline:10 complete");
+  CHECK(told_of(opcode::read, 2, 0, false) == "start read#9 sges:2 complete");
+  CHECK(told_of(opcode::send_imm, 0, 0, true) == "start send_imm:0#9 sges:0 complete");
+  CHECK(told_of(opcode::write_imm, 2, IBV_SEND_INLINE, false) ==
+        "start write_imm#9 inlines:2 complete");
+  CHECK(told_of(opcode::write, 2, 0, true) == "post_send");
+}
+
 TEST_CASE("Q2: a datagram is told where it goes before it is given its data") {
   telling_pair pair;
   pair.qp_base.qp_type = IBV_QPT_UD;

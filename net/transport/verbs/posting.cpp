@@ -24,20 +24,19 @@ void* at(const ibv_sge& s) noexcept {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(s.addr));
 }
 
-void set_data(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
-  const auto count = static_cast<std::size_t>(r.num_sge);
-  const bool in_place = (r.send_flags & IBV_SEND_INLINE) != 0;
+void set_data(ibv_qp_ex* qp, const ibv_sge* pieces, std::size_t count, unsigned flags) noexcept {
+  const bool in_place = (flags & IBV_SEND_INLINE) != 0;
   if (count == 1 && in_place) {
-    ibv_wr_set_inline_data(qp, at(*r.sg_list), r.sg_list->length);
+    ibv_wr_set_inline_data(qp, at(*pieces), pieces->length);
   } else if (count == 1) {
-    ibv_wr_set_sge(qp, r.sg_list->lkey, r.sg_list->addr, r.sg_list->length);
+    ibv_wr_set_sge(qp, pieces->lkey, pieces->addr, pieces->length);
   } else if (in_place) {
-    std::array<ibv_data_buf, most_segments> pieces;
-    CORDMA_REQUIRE_OP(count, <=, pieces.size());
-    for (std::size_t i = 0; i < count; ++i) pieces[i] = {at(r.sg_list[i]), r.sg_list[i].length};
-    ibv_wr_set_inline_data_list(qp, count, pieces.data());
+    std::array<ibv_data_buf, most_segments> all;
+    CORDMA_REQUIRE_OP(count, <=, all.size());
+    for (std::size_t i = 0; i < count; ++i) all[i] = {at(pieces[i]), pieces[i].length};
+    ibv_wr_set_inline_data_list(qp, count, all.data());
   } else {
-    ibv_wr_set_sge_list(qp, count, r.sg_list);
+    ibv_wr_set_sge_list(qp, count, pieces);
   }
 }
 
@@ -71,7 +70,7 @@ bool build(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
   if (qp->qp_base.qp_type == IBV_QPT_UD) {
     ibv_wr_set_ud_addr(qp, r.wr.ud.ah, r.wr.ud.remote_qpn, r.wr.ud.remote_qkey);
   }
-  set_data(qp, r);
+  set_data(qp, r.sg_list, static_cast<std::size_t>(r.num_sge), r.send_flags);
   return true;
 }
 
@@ -84,7 +83,27 @@ bool has_segments(const ibv_send_wr* list) noexcept {
 
 }  // namespace
 
-// The only place of a region: from start to complete or abort nothing else runs on this thread.
+// Regions: from start to complete or abort nothing else runs on this thread.
+post_outcome send_queue::post_one_extended(const send_request& r, std::uint64_t id,
+                                           unsigned flags) const noexcept {
+  ibv_qp_ex* const qp = extended_;
+  ibv_wr_start(qp);
+  qp->wr_id = id;
+  qp->wr_flags = flags;
+  switch (r.op) {
+    case opcode::send: ibv_wr_send(qp); break;
+    case opcode::send_imm: ibv_wr_send_imm(qp, htonl(r.imm)); break;
+    case opcode::write: ibv_wr_rdma_write(qp, to_rkey(r.rkey), r.remote_addr); break;
+    case opcode::write_imm:
+      ibv_wr_rdma_write_imm(qp, to_rkey(r.rkey), r.remote_addr, htonl(r.imm));
+      break;
+    case opcode::read: ibv_wr_rdma_read(qp, to_rkey(r.rkey), r.remote_addr); break;
+    default: ibv_wr_abort(qp); return {EOPNOTSUPP, nullptr};
+  }
+  set_data(qp, as_sges(r.segments), r.segment_count, flags);
+  return {ibv_wr_complete(qp), nullptr};
+}
+
 post_outcome send_queue::post_extended(ibv_send_wr* list) const noexcept {
   if (one_segment_ && has_segments(list)) return post_plain(list);
   ibv_wr_start(extended_);

@@ -5,6 +5,9 @@
 #include <cordma/net/transport/verbs/device.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
 
+#include <arpa/inet.h>
+
+#include <array>
 #include <cstddef>
 
 namespace cordma::transport::verbs {
@@ -30,6 +33,48 @@ static_assert(sizeof(ibv_sge::length) == sizeof(segment::length) &&
   return {.wr_id = id, .next = nullptr, .sg_list = as_sges(r.segments), .num_sge = r.segment_count};
 }
 
+// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
+[[nodiscard]] inline std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
+  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
+}
+
+// By opcode. A flush is a read of nothing, or what verbs_pair::right_to_ask() says: it needs no key, and its answer
+// comes behind everything before it.
+inline constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
+    IBV_WR_SEND,
+    IBV_WR_SEND_WITH_IMM,
+    IBV_WR_RDMA_WRITE,
+    IBV_WR_RDMA_WRITE_WITH_IMM,
+    IBV_WR_RDMA_READ,
+    IBV_WR_ATOMIC_FETCH_AND_ADD,
+    IBV_WR_ATOMIC_CMP_AND_SWP,
+    IBV_WR_RDMA_READ,
+    IBV_WR_SEND,  // recv and recv_write_imm are not posted here
+    IBV_WR_SEND,
+    IBV_WR_BIND_MW,
+    IBV_WR_SEND_WITH_INV,
+};
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::flush)] == IBV_WR_RDMA_READ);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::bind)] == IBV_WR_BIND_MW);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::send)] == IBV_WR_SEND);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::write)] == IBV_WR_RDMA_WRITE);
+static_assert(native_opcodes[static_cast<std::size_t>(opcode::send_invalidate)] ==
+              IBV_WR_SEND_WITH_INV);
+
+// What most requests are, from the call's arguments. Only what the device looks at is filled in.
+[[gnu::always_inline]] inline void describe(ibv_send_wr& wr, const send_request& r, ibv_sge* pieces,
+                                            std::uint64_t id, unsigned flags) noexcept {
+  wr.wr_id = id;
+  wr.next = nullptr;
+  wr.sg_list = pieces;
+  wr.num_sge = r.segment_count;
+  wr.opcode = native_opcodes[static_cast<std::size_t>(r.op)];
+  wr.send_flags = flags;
+  wr.imm_data = htonl(r.imm);
+  wr.wr.rdma.remote_addr = r.remote_addr;
+  wr.wr.rdma.rkey = to_rkey(r.rkey);
+}
+
 struct post_outcome {
   int code = 0;  // errno; 0: the device has them all
   // Where the code is not 0, the first that the device does not have; null: it has none of them.
@@ -53,6 +98,16 @@ class send_queue {
     return extended_ != nullptr ? post_extended(list) : post_plain(list);
   }
   [[nodiscard]] bool is_extended() const noexcept { return extended_ != nullptr; }
+  // One send, write or read of a connection, built in place. `flags`: IBV_SEND_*.
+  [[nodiscard, gnu::always_inline]] post_outcome post_one(const send_request& r, std::uint64_t id,
+                                                          unsigned flags) const noexcept {
+    if (extended_ != nullptr && !(one_segment_ && r.segment_count > 1)) {
+      return post_one_extended(r, id, flags);
+    }
+    ibv_send_wr wr;
+    describe(wr, r, as_sges(r.segments), id, flags);
+    return post_plain(&wr);
+  }
 
  private:
   [[nodiscard]] post_outcome post_plain(ibv_send_wr* list) const noexcept {
@@ -60,6 +115,8 @@ class send_queue {
     const int code = ibv_post_send(pair_, list, &refused);
     return {code, refused};
   }
+  [[nodiscard]] post_outcome post_one_extended(const send_request& r, std::uint64_t id,
+                                               unsigned flags) const noexcept;
   [[nodiscard]] post_outcome post_extended(ibv_send_wr* list) const noexcept;
 
   ibv_qp* pair_ = nullptr;

@@ -359,15 +359,20 @@ void verbs_adapter::leave(verbs_pair& p, const place& at, std::uint32_t number) 
   CORDMA_REQUIRE(seats_[at.index].pair == &p);
   CORDMA_ASSERT_OP(seats_[at.index].generation, ==, at.generation);
   seats_[at.index].pair = nullptr;
+  if (found_ == &p) found_ = nullptr;
   seats_[at.index].generation = (at.generation + 1) & twenty_bits;
   free_seats_.push_back(at.index);
   const auto named = by_number_.find(number);
   if (named != by_number_.end() && named->second == &p) by_number_.erase(named);
 }
 
+// Messages come mostly by the same one.
 verbs_pair* verbs_adapter::find(std::uint32_t number) noexcept {
+  if (found_ != nullptr && found_number_ == number) return found_;
   const auto at = by_number_.find(number);
-  return at != by_number_.end() ? at->second : nullptr;
+  if (at == by_number_.end()) return nullptr;
+  found_number_ = number;
+  return found_ = at->second;
 }
 
 post_list& verbs_adapter::list_for(verbs_pair& p) noexcept {

@@ -246,6 +246,8 @@ class verbs_adapter final : public adapter {
   std::span<const seat> seated_;  // all of them, as completions find their queue pair
   std::vector<std::uint32_t> free_seats_;
   std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
+  verbs_pair* found_ = nullptr;  // by find() last; null: none
+  std::uint32_t found_number_ = 0;
   // The rest of what poll() was given.
   completion* out_ = nullptr;
   completion* out_end_ = nullptr;

@@ -13,7 +13,6 @@ namespace cordma::transport::verbs {
 verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
     : home_(home),
       options_(granted),
-      usual_ops_(granted.type == service::rc ? plain_ops : 0),
       sends_(granted.send_depth),
       receives_(granted.recv_depth),
       last_place_(granted.shared != nullptr ? reserve_event() : event_place()),

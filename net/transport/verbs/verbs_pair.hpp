@@ -77,12 +77,16 @@ class send_ring {
   }
   [[nodiscard]] send_slot& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
   [[nodiscard]] bool idle() const noexcept { return done == posted; }
+  // One was posted last that a usual completion does not end; and whether such a one is outstanding.
+  void note_special() noexcept { special_ = posted; }
+  [[nodiscard]] bool has_special() const noexcept { return special_ - done - 1 < posted - done; }
   std::uint32_t posted = 0;
   std::uint32_t done = 0;   // have their final status
   std::uint32_t taken = 0;  // reported
 
  private:
   std::uint32_t mask_;
+  std::uint32_t special_ = 0;  // `posted` behind the last one
   std::unique_ptr<send_slot[]> at_;
 };
 
@@ -126,6 +130,9 @@ class recv_table {
   std::uint32_t first_ = 0;
   std::uint32_t count_ = 0;
 };
+
+// Of a receive that succeeded: what came with the message, and was told by the flags of its completion.
+void note_flags(completion& c, const ibv_wc& wc, const device& from) noexcept;
 
 struct datagram_room;
 class port_directory;
@@ -174,8 +181,8 @@ class verbs_pair final : public queue_pair {
   void on_word(const control_message& m) noexcept;
   void on_async(ibv_event_type what) noexcept;
   // First; where both are false on_completion() is for it.
-  [[nodiscard]] bool takes_usual(const ibv_wc& wc) noexcept;
-  [[nodiscard]] bool takes_usual_receive(const ibv_wc& wc) noexcept;
+  [[nodiscard]] bool takes_usual(verbs_adapter& home, const ibv_wc& wc) noexcept;
+  [[nodiscard]] bool takes_usual_receive(verbs_adapter& home, const ibv_wc& wc) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
   // Of its receive queue: what became of a message, told as every transport does.
   [[nodiscard]] wc_status on_shared_receive(const ibv_wc& wc) noexcept;
@@ -223,8 +230,11 @@ class verbs_pair final : public queue_pair {
     choose_usual(p);
   }
   // From closing on an end may be what something waits for, and before it is open a receive may open it.
+  // Nothing goes ahead of what waits for a doorbell.
   void choose_usual(phase p) noexcept {
-    usual_sends_ = p < phase::closing ? send_ids_ : ~send_ids_;
+    const bool direct = options_.type == service::rc && p != phase::dead && !home_.has_list(*this);
+    usual_ops_ = direct ? plain_ops : 0;
+    usual_sends_ = p < phase::closing && !sends_.has_special() ? send_ids_ : ~send_ids_;
     usual_receives_ =
         p == phase::open && options_.type == service::rc ? receive_ids_ : ~receive_ids_;
   }
@@ -239,13 +249,18 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] std::uint32_t completions() const noexcept {
     return most_sends() + options_.recv_depth;
   }
-  // The opcodes that fill_usual() is enough for; on connections that lose nothing.
+  // The opcodes that send_queue::post_one() is enough for; on connections that lose nothing.
   static constexpr std::uint32_t plain_ops =
       1U << static_cast<unsigned>(opcode::send) | 1U << static_cast<unsigned>(opcode::send_imm) |
       1U << static_cast<unsigned>(opcode::write) | 1U << static_cast<unsigned>(opcode::write_imm) |
       1U << static_cast<unsigned>(opcode::read);
-  void fill_usual(ibv_send_wr& wr, ibv_sge* sges, const send_request& r, std::uint64_t total,
-                  std::uint32_t number, send_slot& slot) noexcept;
+  // The request that was numbered last is a bind, or is not on the device: its end is not a usual one.
+  void note_special() noexcept {
+    sends_.note_special();
+    choose_usual(phase_);
+  }
+  [[nodiscard]] unsigned usual_marks(const send_request& r, std::uint64_t total,
+                                     send_slot& slot) noexcept;
   [[nodiscard]] posted post_usual(const send_request& r, std::uint64_t total, std::uint32_t number,
                                   send_slot& slot) noexcept;
   [[nodiscard]] posted post_gathered(const send_request& r) noexcept;
@@ -258,6 +273,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] ibv_wr_opcode opcode_to_ask() const noexcept;
   [[nodiscard]] posted post_unusual(const send_request& r) noexcept;
   void post(post_list& l) noexcept;
+  void drop_list() noexcept;
   void park(send_slot& slot) noexcept;
   void refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
                int code) noexcept;
@@ -265,7 +281,6 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] posted post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept;
   // errno, 0 where the device has it.
   [[nodiscard]] int to_device(const recv_request& r, std::uint32_t place) noexcept;
-  void note_flags(completion& c, const ibv_wc& wc) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
   void after_failed_datagram() noexcept;
@@ -361,14 +376,14 @@ class verbs_pair final : public queue_pair {
   // Those whose completions takes_usual() and takes_usual_receive() are for; else names that nothing of it has.
   std::uint64_t usual_sends_ = 0;
   std::uint64_t usual_receives_ = 0;
-  std::uint32_t usual_ops_;  // by bit, see fill_usual(); none once it failed
+  std::uint32_t usual_ops_ =
+      0;  // by bit, see post_send(); none once it failed, or while a list is held back
   bool placed_ = false;
   checked_state<life_phase> phase_{phase::idle};
   bool receiving_ = false;  // the device may take messages: the peer can be ahead of its last word
   bool established_ = false;
   bool failed_ = false;
-  bool waiting_ = false;     // counted by the adapter as waiting
-  bool has_parked_ = false;  // of what was posted, the device may lack some
+  bool waiting_ = false;  // counted by the adapter as waiting
   bool peer_said_goodbye_ = false;
   bool probing_ = false;
   std::uint8_t timeout_code_ = 0;

@@ -35,29 +35,6 @@ wc_status to_status(ibv_wc_status s) noexcept {
   return number < wc_status_count ? static_cast<wc_status>(number) : wc_status::general_err;
 }
 
-// By opcode. A flush is a read of nothing, or what right_to_ask() says: it needs no key, and its answer
-// comes behind everything before it.
-constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
-    IBV_WR_SEND,
-    IBV_WR_SEND_WITH_IMM,
-    IBV_WR_RDMA_WRITE,
-    IBV_WR_RDMA_WRITE_WITH_IMM,
-    IBV_WR_RDMA_READ,
-    IBV_WR_ATOMIC_FETCH_AND_ADD,
-    IBV_WR_ATOMIC_CMP_AND_SWP,
-    IBV_WR_RDMA_READ,
-    IBV_WR_SEND,  // recv and recv_write_imm are not posted here
-    IBV_WR_SEND,
-    IBV_WR_BIND_MW,
-    IBV_WR_SEND_WITH_INV,
-};
-static_assert(native_opcodes[static_cast<std::size_t>(opcode::flush)] == IBV_WR_RDMA_READ);
-static_assert(native_opcodes[static_cast<std::size_t>(opcode::bind)] == IBV_WR_BIND_MW);
-static_assert(native_opcodes[static_cast<std::size_t>(opcode::send)] == IBV_WR_SEND);
-static_assert(native_opcodes[static_cast<std::size_t>(opcode::write)] == IBV_WR_RDMA_WRITE);
-static_assert(native_opcodes[static_cast<std::size_t>(opcode::send_invalidate)] ==
-              IBV_WR_SEND_WITH_INV);
-
 constexpr std::uint32_t bit(opcode op) noexcept { return 1U << static_cast<unsigned>(op); }
 constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & bit(op)) != 0; }
 
@@ -69,11 +46,6 @@ unsigned marks(std::uint8_t flags, service type) noexcept {
   if ((flags & post_flag::fence) != 0 && type == service::rc) bits |= IBV_SEND_FENCE;
   if ((flags & post_flag::solicited) != 0) bits |= IBV_SEND_SOLICITED;
   return bits;
-}
-
-// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
-std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
-  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
 }
 
 access right_for(opcode op) noexcept {
@@ -113,26 +85,18 @@ std::uint64_t bytes_of(const send_request& r) noexcept {
 
 // ---- posting ----
 
-// What most requests are: `r` is one of `usual_ops_`, has no flags, and goes to a connected peer. Only what
-// the device looks at is filled in. `total`: the bytes of its segments.
-[[gnu::always_inline]] inline void verbs_pair::fill_usual(ibv_send_wr& wr, ibv_sge* sges,
-                                                          const send_request& r,
-                                                          std::uint64_t total, std::uint32_t number,
-                                                          send_slot& slot) noexcept {
-  wr.wr_id = send_ids_ | (number & twenty_bits);
-  wr.next = nullptr;
-  wr.sg_list = sges;
-  wr.num_sge = r.segment_count;
-  wr.opcode = native_opcodes[static_cast<std::size_t>(r.op)];
-  wr.send_flags = IBV_SEND_SIGNALED;
-  wr.imm_data = htonl(r.imm);
-  wr.wr.rdma.remote_addr = r.remote_addr;
-  wr.wr.rdma.rkey = to_rkey(r.rkey);
+// The IBV_SEND_* of what most requests are: `r` is one of `usual_ops_`, has no flags, and goes to a connected
+// peer. `total`: the bytes of its segments.
+[[gnu::always_inline]] inline unsigned verbs_pair::usual_marks(const send_request& r,
+                                                               std::uint64_t total,
+                                                               send_slot& slot) noexcept {
   if (r.op == opcode::read) {
     slot.byte_len = static_cast<std::uint32_t>(total);
-  } else if (total - 1 < options_.inline_bytes) {  // of nothing there is nothing to carry
-    wr.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+    return IBV_SEND_SIGNALED;
   }
+  // Of nothing there is nothing to carry.
+  const unsigned carried = total - 1 < options_.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U;
+  return IBV_SEND_SIGNALED | carried;
 }
 
 // Any request. False: there is no way to that peer, or no such window.
@@ -141,11 +105,11 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   send_slot& slot = sends_[number];
   std::copy_n(as_sges(r.segments), r.segment_count, sges);  // it may wait for its doorbell
   const std::uint64_t total = bytes_of(r);
-  fill_usual(wr, sges, r, total, number, slot);
   // What goes inline is copied by the CPU.
-  const bool carried = (wr.send_flags & IBV_SEND_INLINE) != 0 && is_among(with_payload, r.op) &&
-                       (r.flags & post_flag::device_memory) == 0;
-  wr.send_flags = (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type);
+  const bool carried = (usual_marks(r, total, slot) & IBV_SEND_INLINE) != 0 &&
+                       is_among(with_payload, r.op) && (r.flags & post_flag::device_memory) == 0;
+  describe(wr, r, sges, send_ids_ | (number & twenty_bits),
+           (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type));
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || carried);
   return fill_special(wr, r, total, slot);
 }
@@ -168,6 +132,7 @@ bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint6
     case opcode::bind:
       slot.window = static_cast<std::uint32_t>(r.operand);
       wr.send_flags |= IBV_SEND_SIGNALED;
+      note_special();
       return windows_.bind(slot.window, wr);
     case opcode::flush:
       wr.opcode = opcode_to_ask();
@@ -209,8 +174,7 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   slot.status = wc_status::success;
   slot.on_device = true;
   ++sends_.posted;
-  const bool usual = r.flags == 0 && is_among(usual_ops_, r.op);
-  if (!usual || home_.has_list()) [[unlikely]]
+  if (r.flags != 0 || !is_among(usual_ops_, r.op)) [[unlikely]]
     return post_unusual(r);
   if (r.segment_count != 1) [[unlikely]]
     return post_gathered(r);
@@ -219,7 +183,7 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
 
 // One request in place, with a copy of what it carries: nothing of it is kept, and nothing completes.
 bool verbs_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
-  if (!puts_.can_take(bytes) || home_.has_list(*this)) [[unlikely]]
+  if (!puts_.can_take(bytes) || usual_ops_ == 0) [[unlikely]]
     return false;
   std::array<ibv_sge, put_segments> pieces{
       {{reinterpret_cast<std::uintptr_t>(&head), sizeof head, 0},
@@ -248,9 +212,8 @@ posted verbs_pair::post_gathered(const send_request& r) noexcept {
                                                             std::uint64_t total,
                                                             std::uint32_t number,
                                                             send_slot& slot) noexcept {
-  ibv_send_wr wr;
-  fill_usual(wr, as_sges(r.segments), r, total, number, slot);
-  const post_outcome outcome = requests_.post(&wr);
+  const post_outcome outcome =
+      requests_.post_one(r, send_ids_ | (number & twenty_bits), usual_marks(r, total, slot));
   if (outcome.code != 0) [[unlikely]]
     refused(sends_.posted - 1, 1, 0, outcome.refused != nullptr, outcome.code);
   return posted::pending;
@@ -270,7 +233,7 @@ posted verbs_pair::post_unusual(const send_request& r) noexcept {
   if (!fill(l.requests[l.count], &l.segments[l.count * most_segments], r, number)) {
     // No way to that peer.
     if (l.count == 0) {
-      home_.drop_list(*this);
+      drop_list();
     } else {
       post(l);
     }
@@ -280,14 +243,18 @@ posted verbs_pair::post_unusual(const send_request& r) noexcept {
   }
   ++l.count;
   const bool more = (r.flags & (post_flag::more | post_flag::inline_data)) == post_flag::more;
-  if (!more || l.count == post_list_length) post(l);
+  if (!more || l.count == post_list_length) {
+    post(l);
+  } else {
+    choose_usual(phase_);  // nothing goes ahead of the list
+  }
   return posted::pending;
 }
 
 // The device does not get it: its turn comes when those before it are done.
 void verbs_pair::park(send_slot& slot) noexcept {
   slot.on_device = false;
-  has_parked_ = true;
+  note_special();
   settle();
 }
 
@@ -296,7 +263,7 @@ void verbs_pair::post(post_list& l) noexcept {
   for (std::size_t i = 0; i + 1 < count; ++i) l.requests[i].next = &l.requests[i + 1];
   // The completion of the last one stands for all of the list: they end in order.
   l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
-  home_.drop_list(*this);
+  drop_list();
   const post_outcome outcome = requests_.post(l.requests.data());
   if (outcome.code == 0) [[likely]]
     return;
@@ -315,6 +282,11 @@ void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad
     if (!known || i == bad) slot.status = wc_status::general_err;
   }
   enter_error(not_taken("the RDMA device did not take a request", code));
+}
+
+void verbs_pair::drop_list() noexcept {
+  home_.drop_list(*this);
+  choose_usual(phase_);
 }
 
 void verbs_pair::ring() noexcept {
@@ -400,41 +372,39 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   return c;
 }
 
-// Most completions: of the request whose turn it is, and nothing else is to be done or told before. Where
-// there is room to tell it, all that ended before was told, see mark_completed().
-[[gnu::always_inline]] inline bool verbs_pair::takes_usual(const ibv_wc& wc) noexcept {
-  const send_slot& s = sends_[sends_.done];
+// Most completions: of the request whose turn it is, and nothing else is to be done or told before: none is
+// of a special one. Where there is room to tell it, all that ended before was told, see mark_completed().
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual(verbs_adapter& home,
+                                                           const ibv_wc& wc) noexcept {
   const bool is_next = (wc.wr_id ^ usual_sends_) == (sends_.done & twenty_bits) && !sends_.idle();
-  if (!is_next || wc.status != IBV_WC_SUCCESS || s.op == opcode::bind || has_parked_ ||
-      !home_.has_room()) {
-    return false;
-  }
-  home_.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
+  if (!is_next || wc.status != IBV_WC_SUCCESS || !home.has_room()) return false;
+  const send_slot& s = sends_[sends_.done];
+  home.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
   sends_.taken = ++sends_.done;
   ++activity_;
   return true;
 }
 
 // Likewise of a receive on a connection.
-[[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(const ibv_wc& wc) noexcept {
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(verbs_adapter& home,
+                                                                   const ibv_wc& wc) noexcept {
   const std::uint64_t named = wc.wr_id ^ usual_receives_;
   if (named >= receives_.depth()) return false;
   const auto place = static_cast<std::uint32_t>(named);
   recv_slot& s = receives_[place];
-  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !home_.has_room()) return false;
+  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !home.has_room()) return false;
   s.on_device = false;
-  home_.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
-  if (wc.wc_flags != 0) note_flags(home_.told_last(), wc);
+  home.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
+  if (wc.wc_flags != 0) note_flags(home.told_last(), wc, home_.owner().hardware());
   receives_.release(place);
   ++activity_;
   return true;
 }
 
-// What came with it.
-[[gnu::noinline]] void verbs_pair::note_flags(completion& c, const ibv_wc& wc) noexcept {
+[[gnu::noinline]] void note_flags(completion& c, const ibv_wc& wc, const device& from) noexcept {
   c.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
   c.imm = c.has_imm ? ntohl(wc.imm_data) : 0;
-  c.key = invalidated_by(wc, home_.owner().hardware());
+  c.key = invalidated_by(wc, from);
 }
 
 void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
@@ -490,7 +460,7 @@ void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
     c.byte_len = wc.byte_len;
     if (datagrams() && !take_datagram(place, wc, c.byte_len)) return;
     c.op = kind_of(wc);
-    if (wc.wc_flags != 0) note_flags(c, wc);
+    if (wc.wc_flags != 0) note_flags(c, wc, home_.owner().hardware());
   } else {
     c.vendor_err = wc.vendor_err;
   }
@@ -531,7 +501,7 @@ void verbs_pair::settle() noexcept {
     if (failed_ && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
     if (slot.status != wc_status::success) slot.byte_len = 0;
   }
-  if (sends_.idle()) has_parked_ = false;
+  if (!sends_.has_special()) choose_usual(phase_);
   if (has_completions()) home_.mark_completed(completed_link_);
   if (failed_ && !outstanding() && phase_ == phase::dead) home_.home().remove(timer_);
 }
@@ -608,7 +578,7 @@ void verbs_adapter::drain(ibv_cq* queue) noexcept {
     const ibv_wc& wc = *next++;
     const std::uint32_t index = unpack(wc.wr_id).place;
     verbs_pair* const p = index < seated_.size() ? seated_[index].pair : nullptr;
-    if (p != nullptr && (p->takes_usual(wc) || p->takes_usual_receive(wc))) [[likely]]
+    if (p != nullptr && (p->takes_usual(*this, wc) || p->takes_usual_receive(*this, wc))) [[likely]]
       continue;
     batch.next = next;
     on_unusual(p, wc);

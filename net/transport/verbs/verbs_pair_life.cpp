@@ -97,7 +97,6 @@ void verbs_pair::enter_error(failure why) noexcept {
     return never_came_up(cm_event::type::failed, std::move(why), {});
   }
   failed_ = true;
-  usual_ops_ = 0;
   set_waiting(false);
   move_to(phase::dead);
   home_.home().remove(repeat_);

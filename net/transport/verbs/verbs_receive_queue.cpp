@@ -2,8 +2,6 @@
 
 #include <cordma/net/transport/verbs/verbs_pair.hpp>
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -32,6 +30,8 @@ result<void> verbs_receive_queue::make() {
   queue_ = *queue;
   place_ = home_.enter(*this);
   placed_ = true;
+  ids_ =
+      pack({.what = work::shared_receive, .generation = place_.generation, .place = place_.index});
   ibv_srq_init_attr init{};
   init.srq_context = &home_;
   init.attr.max_wr = depth_;
@@ -67,10 +67,7 @@ void verbs_receive_queue::post_recv(const recv_request& r) noexcept {
   CORDMA_ASSERT(!slots_[place].on_device);
   slots_[place] = {.id = r.id, .on_device = true};
   ++on_device_;
-  ibv_recv_wr wr = to_wr(r, pack({.what = work::shared_receive,
-                                  .generation = place_.generation,
-                                  .place = place_.index,
-                                  .number = place}));
+  ibv_recv_wr wr = to_wr(r, ids_ | place);
   ibv_recv_wr* bad = nullptr;
   const int code = ibv_post_srq_recv(srq_.get(), &wr, &bad);
   if (code != 0) [[unlikely]]
@@ -92,9 +89,7 @@ void verbs_receive_queue::on_completion(std::uint32_t place, const ibv_wc& wc,
   if (c.status == wc_status::success) {
     c.byte_len = wc.byte_len;
     if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) c.op = opcode::recv_write_imm;
-    c.has_imm = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
-    c.imm = c.has_imm ? ntohl(wc.imm_data) : 0;
-    c.key = invalidated_by(wc, home_.owner().hardware());
+    if (wc.wc_flags != 0) note_flags(c, wc, home_.owner().hardware());
   } else {
     c.vendor_err = wc.vendor_err;
   }
@@ -105,17 +100,18 @@ void verbs_receive_queue::on_completion(std::uint32_t place, const ibv_wc& wc,
 void verbs_receive_queue::finish(std::uint32_t place, completion c) noexcept {
   CORDMA_ASSERT_OP(on_device_, >, 0U);
   CORDMA_ASSERT_OP(free_count_, <, depth_);
-  CORDMA_ASSERT_OP(finished_count_, <, depth_);
   slots_[place].on_device = false;
   --on_device_;
   c.id = slots_[place].id;
-  finished_[(first_finished_ + finished_count_++) % depth_] = c;
   free_[free_count_++] = place;
+  if (home_.has_room() && !has_completions()) [[likely]]
+    return home_.tell(c);
+  CORDMA_ASSERT_OP(finished_count_, <, depth_);
+  finished_[(first_finished_ + finished_count_++) % depth_] = c;
   home_.mark_completed(completed_link_);
 }
 
 std::size_t verbs_receive_queue::take(std::span<completion> out) noexcept {
-  // Events are looked at before the completions of the same poll: only what earlier ones took counts.
   if (!ended_.empty()) tell_ended();
   std::size_t n = 0;
   for (; n < out.size() && finished_count_ != 0; ++n, --finished_count_) {
@@ -178,15 +174,17 @@ void verbs_receive_queue::enter() {
 
 void verbs_receive_queue::end(verbs_pair& p) noexcept {
   CORDMA_ASSERT_OP(ended_.size(), <, ended_.capacity());
-  ended_.push_back({.pair = &p, .after = taken_ + finished_count_});
+  ended_.push_back({.pair = &p, .after = taken_ + finished_count_, .waited = false});
   home_.mark_completed(completed_link_);
 }
 
+// Events are looked at before the completions of the same poll: what that took, or told at once, does not count.
 void verbs_receive_queue::tell_ended() noexcept {
-  const auto first_later =
-      std::ranges::find_if(ended_, [this](const ending& e) { return e.after > taken_; });
+  const auto first_later = std::ranges::find_if(
+      ended_, [this](const ending& e) { return !e.waited || e.after > taken_; });
   std::for_each(ended_.begin(), first_later, [](const ending& e) { e.pair->tell_last_receive(); });
   ended_.erase(ended_.begin(), first_later);
+  for (ending& e : ended_) e.waited = true;
 }
 
 void verbs_receive_queue::leave(const verbs_pair& p) noexcept {
@@ -322,6 +320,8 @@ bool verbs_pair::awaits_last() const noexcept {
 
 wc_status verbs_pair::on_shared_receive(const ibv_wc& wc) noexcept {
   ++activity_;
+  if (phase_ == phase::open && wc.status == IBV_WC_SUCCESS) [[likely]]
+    return wc_status::success;
   const wc_status status = begin_receive(wc);
   if (status != wc_status::success) fail_request(status, opcode::recv, wc.vendor_err);
   return status;

@@ -74,6 +74,7 @@ class verbs_receive_queue final : public receive_queue {
   owned<ibv_srq> srq_;
   verbs_adapter::place place_;
   bool placed_ = false;
+  std::uint64_t ids_ = 0;  // the wr_id of its place 0
   std::size_t pairs_ = 0;
   std::uint32_t limit_ = 0;  // 0: not armed
   std::uint32_t on_device_ = 0;
@@ -88,6 +89,7 @@ class verbs_receive_queue final : public receive_queue {
   struct ending {
     verbs_pair* pair;
     std::uint64_t after;  // so many were taken
+    bool waited;          // for the next poll
   };
   std::vector<ending> ended_;  // with room for every queue pair
   queue_link completed_link_{*this};
