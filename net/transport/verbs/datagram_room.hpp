@@ -9,15 +9,17 @@
 
 namespace cordma::transport::verbs {
 
-struct datagram_room {
+// Bound to the adapter's thread.
+class datagram_room {
+ public:
   datagram_room(ibv_pd* pd, std::uint32_t depth, std::uint32_t longest)
-      : overflow_bytes(longest),
-        size(std::size_t{depth} * grh_bytes + longest),
-        bytes(new std::byte[size]()),
-        region(register_bytes(pd, bytes.get(), size, IBV_ACCESS_LOCAL_WRITE)),
-        handles(pd),
-        overflow(bytes.get() + std::size_t{depth} * grh_bytes),
-        receives(new kept[depth]()) {}
+      : overflow_bytes_(longest),
+        size_(std::size_t{depth} * grh_bytes + longest),
+        memory_(new std::byte[size_]()),
+        region_(register_bytes(pd, memory_.get(), size_, IBV_ACCESS_LOCAL_WRITE)),
+        handles_(pd),
+        overflow_(memory_.get() + std::size_t{depth} * grh_bytes),
+        receives_(new kept[depth]()) {}
 
   struct kept {
     datagram_peer* from;
@@ -25,33 +27,39 @@ struct datagram_room {
     std::uint32_t count;
     std::array<ibv_sge, most_segments + datagram_extra> segments;
   };
+  // False, and errno from the construction: no memory. Then nothing else may be called but bytes().
+  [[nodiscard]] bool is_registered() const noexcept { return region_ != nullptr; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return size_; }
   void keep(std::uint32_t place, const recv_request& r) noexcept {
     CORDMA_REQUIRE_OP(r.segment_count, <=, most_segments);
-    kept& k = receives[place];
+    kept& k = receives_[place];
     k.from = r.from;
     k.length = 0;
     k.count = 0;
     k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(header(place)), grh_bytes,
-                             region->lkey};
+                             region_->lkey};
     for (std::size_t i = 0; i < r.segment_count; ++i) {
       k.segments[k.count++] = to_sge(r.segments[i]);
       k.length += r.segments[i].length;
     }
     // Shared by all receives: nobody reads it.
-    k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(overflow), overflow_bytes,
-                             region->lkey};
+    k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(overflow_), overflow_bytes_,
+                             region_->lkey};
   }
+  [[nodiscard]] kept& at(std::uint32_t place) noexcept { return receives_[place]; }
   [[nodiscard]] std::byte* header(std::uint32_t place) const noexcept {
-    return bytes.get() + std::size_t{place} * grh_bytes;
+    return memory_.get() + std::size_t{place} * grh_bytes;
   }
+  [[nodiscard]] address_handles& handles() noexcept { return handles_; }
 
-  std::uint32_t overflow_bytes;
-  std::size_t size;
-  std::unique_ptr<std::byte[]> bytes;
-  owned<ibv_mr> region;  // null: no memory
-  address_handles handles;
-  std::byte* overflow;
-  std::unique_ptr<kept[]> receives;
+ private:
+  std::uint32_t overflow_bytes_;
+  std::size_t size_;
+  std::unique_ptr<std::byte[]> memory_;
+  owned<ibv_mr> region_;  // null: no memory
+  address_handles handles_;
+  std::byte* overflow_;
+  std::unique_ptr<kept[]> receives_;
 };
 
 }  // namespace cordma::transport::verbs

@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 namespace cordma::transport::verbs {
@@ -36,8 +35,7 @@ verbs_adapter::verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home)
 
 result<void> verbs_adapter::prepare() {
   epoll_ = unique_fd(::epoll_create1(EPOLL_CLOEXEC));
-  told_fd_ = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll_ || !told_fd_) {
+  if (!epoll_ || !told_.open()) {
     return failure::from_os(errno, "opening a verbs adapter");
   }
   channel_.reset(ibv_create_comp_channel(owner_->context()));
@@ -54,7 +52,7 @@ result<void> verbs_adapter::prepare() {
   for (const auto& [fd, what] : {std::pair{channel_->fd, watch_channel},
                                  {cm_->fd, watch_cm},
                                  {device_fd, watch_device},
-                                 {told_fd_.get(), watch_told}}) {
+                                 {told_.fd(), watch_told}}) {
     if (fd < 0) continue;
     const result<void> watching = watch(fd, what);
     if (!watching) return watching;
@@ -70,10 +68,9 @@ verbs_adapter::~verbs_adapter() {
   owner_->leave(*this);
   incoming_.clear();
   control_.reset();
-  CORDMA_REQUIRE_OP(by_number_.size(), ==, 0U);
+  CORDMA_REQUIRE(pairs_.empty());
   CORDMA_REQUIRE_OP(listeners_.size(), ==, 0U);
-  CORDMA_ASSERT_OP(free_seats_.size(), ==, seats_.size());
-  CORDMA_ASSERT_OP(waiting_, ==, 0);
+  CORDMA_ASSERT_OP(look_.waiting(), ==, 0);
   CORDMA_ASSERT(!has_list());
   CORDMA_ASSERT(completed_.empty() && completed_shared_.empty());
   for (const auto& q : queues_) {
@@ -84,7 +81,7 @@ verbs_adapter::~verbs_adapter() {
 
 void verbs_adapter::close_descriptors() noexcept {
   epoll_.reset();
-  told_fd_.reset();
+  told_.close();
   ::close(channel_->fd);
   ::close(cm_->fd);
 }
@@ -122,7 +119,7 @@ result<completion_queue*> verbs_adapter::make_queue(std::uint32_t least) {
                                    " are needed: ask for smaller depths, or for less with "
                                    "verbs.cq_entries"};
   }
-  armed_ = notice::none;
+  notices_.asked = notice::none;
   queues_.push_back(std::move(q));
   return queues_.back().get();
 }
@@ -131,7 +128,7 @@ bool verbs_adapter::grow(completion_queue& q, std::uint32_t completions) noexcep
   const std::uint32_t most = std::min(owner_->options().cq_limit.get(), most_entries());
   const std::uint32_t least = q.promised + completions;
   if (least > most || !q.queue.grow(std::clamp(2 * q.queue.entries(), least, most))) return false;
-  armed_ = notice::none;
+  notices_.asked = notice::none;
   return q.queue.entries() >= least;
 }
 
@@ -172,26 +169,25 @@ arm_state verbs_adapter::arm() noexcept {
   if (staged_.owner != nullptr) staged_.owner->ring();
   const bool nothing_left = completed_.empty() && completed_shared_.empty() && events_.empty();
   if (!nothing_left) return arm_state::busy;
-  const bool is_armed = armed_ != notice::none;
-  if (taken_since_armed_ && is_armed)
+  const bool is_armed = notices_.asked != notice::none;
+  if (notices_.taken_since && is_armed)
     read_channel();  // the notification for what was taken already
-  taken_since_armed_ = false;
+  notices_.taken_since = false;
   const notice wanted = notice_wanted();
-  if (armed_ >= wanted) return arm_state::armed;
+  if (notices_.asked >= wanted) return arm_state::armed;
   const int solicited_only = wanted == notice::solicited ? 1 : 0;
   for (const auto& q : queues_) {
     if (q->dead) continue;
     if (ibv_req_notify_cq(q->queue.get(), solicited_only) != 0) return arm_state::busy;
   }
-  armed_ = wanted;
+  notices_.asked = wanted;
   return arm_state::armed;
 }
 
 // The completion of a request of one's own is never solicited: while there are any, everything wakes.
 verbs_adapter::notice verbs_adapter::notice_wanted() const noexcept {
-  if (wake_for_ == wake_reason::everything) return notice::everything;
-  const bool sending = std::ranges::any_of(
-      seats_, [](const seat& s) { return s.pair != nullptr && s.pair->is_sending(); });
+  if (notices_.wake_for == wake_reason::everything) return notice::everything;
+  const bool sending = pairs_.any_of([](const verbs_pair& p) { return p.is_sending(); });
   return sending ? notice::everything : notice::solicited;
 }
 
@@ -202,7 +198,7 @@ bool verbs_adapter::read_channel() noexcept {
   void* context = nullptr;
   for (std::size_t told = 0; told < queues_.size(); ++told) {
     if (ibv_get_cq_event(channel_.get(), &queue, &context) != 0) return told != 0;
-    armed_ = notice::none;
+    notices_.asked = notice::none;
     for (const auto& q : queues_) {
       if (q->queue.get() != queue || ++q->unacknowledged < acknowledged_at_once) continue;
       ibv_ack_cq_events(queue, std::exchange(q->unacknowledged, 0U));
@@ -232,36 +228,12 @@ bool verbs_adapter::look() noexcept {
 
 // ---- asynchronous events of the device ----
 
-void verbs_adapter::tell(const async_event& event) noexcept {
-  {
-    const std::lock_guard lock(told_mutex_);
-    const bool needed =
-        event.about == async_event::subject::own || event.what == IBV_EVENT_DEVICE_FATAL;
-    if (told_.size() >= most_untold && !needed) return;  // its thread has not polled for long
-    try {
-      told_.push_back(event);
-    } catch (const std::bad_alloc&) {
-      return;  // what it is about shows in completions as well
-    }
-  }
-  const std::uint64_t one = 1;
-  static_cast<void>(!::write(told_fd_.get(), &one, sizeof one));
-}
-
 void verbs_adapter::read_told() noexcept {
-  std::uint64_t count = 0;
-  static_cast<void>(!::read(told_fd_.get(), &count, sizeof count));
-  std::vector<async_event> events;
-  {
-    const std::lock_guard lock(told_mutex_);
-    events.swap(told_);
-  }
-  for (const async_event& e : events) on_told(e);
+  for (const async_event& e : told_.take()) on_told(e);
 }
 
 void verbs_adapter::drop_told(std::uint32_t pair) noexcept {
-  const std::lock_guard lock(told_mutex_);
-  std::erase_if(told_, [pair](const async_event& e) {
+  told_.drop_if([pair](const async_event& e) {
     return e.about == async_event::subject::own && e.pair == pair;
   });
 }
@@ -281,9 +253,7 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   if (own_queue) bury(e.element);
   const failure why =
       failure::of(errc::driver, {"the RDMA device reports: ", ibv_event_type_str(e.what)});
-  for (const seat& s : seats_) {
-    if (s.pair != nullptr) s.pair->device_gone(why);
-  }
+  pairs_.for_each([&why](verbs_pair& p) { p.device_gone(why); });
   if (!own_queue) lose_device();
 }
 
@@ -303,9 +273,7 @@ void verbs_adapter::on_removal() noexcept {
   async_event told{};
   told.what = IBV_EVENT_DEVICE_FATAL;
   report(told);
-  for (const seat& s : seats_) {
-    if (s.pair != nullptr) s.pair->device_removed();
-  }
+  pairs_.for_each([](verbs_pair& p) { p.device_removed(); });
   lose_device();
 }
 
@@ -337,43 +305,6 @@ void verbs_adapter::report(const async_event& e) noexcept {
 }
 
 // ---- queue pairs and events ----
-
-verbs_adapter::place verbs_adapter::enter(verbs_pair& p) {
-  if (free_seats_.empty()) {
-    CORDMA_ASSERT_OP(seats_.size(), <=, twenty_bits);
-    free_seats_.reserve(seats_.size() + 1);  // so that leaving never allocates
-    seats_.push_back({&p, 1});
-    seated_ = seats_;
-    return {static_cast<std::uint32_t>(seats_.size() - 1), 1};
-  }
-  const std::uint32_t index = free_seats_.back();
-  free_seats_.pop_back();
-  CORDMA_ASSERT_OP(index, <, seats_.size());
-  CORDMA_ASSERT(seats_[index].pair == nullptr);
-  seats_[index].pair = &p;
-  return {index, seats_[index].generation};
-}
-
-void verbs_adapter::leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept {
-  CORDMA_REQUIRE_OP(at.index, <, seats_.size());
-  CORDMA_REQUIRE(seats_[at.index].pair == &p);
-  CORDMA_ASSERT_OP(seats_[at.index].generation, ==, at.generation);
-  seats_[at.index].pair = nullptr;
-  if (found_ == &p) found_ = nullptr;
-  seats_[at.index].generation = (at.generation + 1) & twenty_bits;
-  free_seats_.push_back(at.index);
-  const auto named = by_number_.find(number);
-  if (named != by_number_.end() && named->second == &p) by_number_.erase(named);
-}
-
-// Messages come mostly by the same one.
-verbs_pair* verbs_adapter::find(std::uint32_t number) noexcept {
-  if (found_ != nullptr && found_number_ == number) return found_;
-  const auto at = by_number_.find(number);
-  if (at == by_number_.end()) return nullptr;
-  found_number_ = number;
-  return found_ = at->second;
-}
 
 post_list& verbs_adapter::list_for(verbs_pair& p) noexcept {
   if (staged_.owner != nullptr && staged_.owner != &p) staged_.owner->ring();

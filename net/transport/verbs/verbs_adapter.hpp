@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cordma/net/transport/verbs/address_handles.hpp>
+#include <cordma/net/transport/verbs/completion_outlet.hpp>
 #include <cordma/net/transport/verbs/connecting.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
+#include <cordma/net/transport/verbs/lookout.hpp>
+#include <cordma/net/transport/verbs/pair_table.hpp>
 #include <cordma/net/transport/verbs/polling.hpp>
+#include <cordma/net/transport/verbs/told_events.hpp>
 #include <cordma/net/transport/verbs/verbs_domain.hpp>
 #include <cordma/runtime/list.hpp>
 #include <cordma/runtime/unique_fd.hpp>
 
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -19,7 +22,6 @@
 
 namespace cordma::transport::verbs {
 
-class verbs_pair;
 class verbs_receive_queue;
 class control_port;
 
@@ -75,9 +77,9 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
   [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
   arm_state arm() noexcept override;
-  void disarm() noexcept override { woken_ = true; }
+  void disarm() noexcept override { look_.wake(); }
   result<void> wake_for(wake_reason reason) override {
-    wake_for_ = reason;
+    notices_.wake_for = reason;
     return {};
   }
 
@@ -100,7 +102,7 @@ class verbs_adapter final : public adapter {
   // In a child of fork(); nothing else may be called from then on.
   void close_descriptors() noexcept;
   // From any thread: an asynchronous event of the device that concerns this adapter.
-  void tell(const async_event& event) noexcept;
+  void tell(const async_event& event) noexcept { told_.push(event); }
   // Of a queue pair that is off the device: its number may be another's soon.
   void drop_told(std::uint32_t pair) noexcept;
   void drop_told(const ibv_srq* queue) noexcept;
@@ -115,21 +117,15 @@ class verbs_adapter final : public adapter {
   // Takes what is in the queue, so that nothing of a destroyed queue pair takes up promised room. Also
   // while a completion of it is told: those that were taken with that one come first.
   void drain(ibv_cq* queue) noexcept;
-  struct place {
-    std::uint32_t index = 0;
-    std::uint32_t generation = 0;
-  };
-  [[nodiscard]] place enter(verbs_pair& p);
-  void leave(verbs_pair& p, const place& at, std::uint32_t number) noexcept;
-  void name(std::uint32_t number, verbs_pair& p) { by_number_[number] = &p; }
-  // From now on has_room() is false until what was marked has been handed out: nothing overtakes it.
+  [[nodiscard]] pair_table& pairs() noexcept { return pairs_; }
+  // From now on outlet() has no room until what was marked has been handed out: nothing overtakes it.
   void mark_completed(pair_link& l) noexcept {
     if (!l.linked()) completed_.push_back(l);
-    out_end_ = out_;
+    outlet_.shut();
   }
   // receive_queue.cpp
-  [[nodiscard]] place enter(verbs_receive_queue& q);
-  void leave(const verbs_receive_queue& q, const place& at) noexcept;
+  [[nodiscard]] table_place enter(verbs_receive_queue& q);
+  void leave(const verbs_receive_queue& q, const table_place& at) noexcept;
   void mark_completed(queue_link& l) noexcept {
     if (!l.linked()) completed_shared_.push_back(l);
   }
@@ -143,15 +139,9 @@ class verbs_adapter final : public adapter {
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   void drop_events(const receive_queue& queue) noexcept;
   // While anybody waits for rdma_cm, every poll looks at it.
-  void add_waiting(int change) noexcept {
-    waiting_ += change;
-    CORDMA_ASSERT_OP(waiting_, >=, 0);
-  }
-  // While poll() runs: whether a completion may be told at once.
-  [[nodiscard]] bool has_room() const noexcept { return out_ != out_end_; }
-  // REQUIRES has_room(), and that nothing of the same queue is to be told before it.
-  void tell(const completion& c) noexcept { *out_++ = c; }
-  [[nodiscard]] completion& told_last() noexcept { return out_[-1]; }
+  void add_waiting(int change) noexcept { look_.add_waiting(change); }
+  // Has room while poll() runs, and a completion may be told at once.
+  [[nodiscard]] completion_outlet& outlet() noexcept { return outlet_; }
   // The list of this queue pair, after posting that of another.
   [[nodiscard]] post_list& list_for(verbs_pair& p) noexcept;
   [[nodiscard]] bool has_list() const noexcept { return staged_.owner != nullptr; }
@@ -175,10 +165,9 @@ class verbs_adapter final : public adapter {
   // Throws std::bad_alloc.
   void open(verbs_listener& l);
   void close(const verbs_listener& l, std::vector<owned_id> ids) noexcept;
-  [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept;
+  [[nodiscard]] verbs_pair* find(std::uint32_t number) noexcept { return pairs_.find(number); }
 
  private:
-  static constexpr unsigned polls_per_look = 64;
   static constexpr unsigned acknowledged_at_once = 64;
   static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
 
@@ -223,34 +212,20 @@ class verbs_adapter final : public adapter {
   std::shared_ptr<verbs_domain> owner_;
   reactor& home_;
   unique_fd epoll_;
-  unique_fd told_fd_;
   owned<ibv_comp_channel> channel_;
   owned_channel cm_;
   owned_id stand_;               // at an address of the device, to hear of its removal
   std::optional<failure> lost_;  // why nothing can begin on the device any more
   std::vector<std::unique_ptr<completion_queue>> queues_;
-  notice armed_ = notice::none;
-  wake_reason wake_for_ = wake_reason::everything;
-  bool taken_since_armed_ = false;
-  unsigned polls_to_look_ = 0;
-  // Most wake-ups are for completions, whose notification arm() reads: the descriptors are looked at only where
-  // there are none.
-  bool woken_ = false;
-  int waiting_ = 0;
-
-  struct seat {
-    verbs_pair* pair = nullptr;
-    std::uint32_t generation = 0;
+  struct notices {
+    notice asked = notice::none;
+    wake_reason wake_for = wake_reason::everything;
+    bool taken_since = false;  // completions, since it was asked for
   };
-  std::vector<seat> seats_;
-  std::span<const seat> seated_;  // all of them, as completions find their queue pair
-  std::vector<std::uint32_t> free_seats_;
-  std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
-  verbs_pair* found_ = nullptr;  // by find() last; null: none
-  std::uint32_t found_number_ = 0;
-  // The rest of what poll() was given.
-  completion* out_ = nullptr;
-  completion* out_end_ = nullptr;
+  notices notices_;
+  lookout look_;
+  pair_table pairs_;
+  completion_outlet outlet_;
   list<pair_link> completed_;
   struct shared_seat {
     verbs_receive_queue* queue = nullptr;
@@ -266,8 +241,7 @@ class verbs_adapter final : public adapter {
   address_handles handles_;
   std::unique_ptr<control_port> control_;
   std::optional<failure> no_control_;
-  std::mutex told_mutex_;
-  std::vector<async_event> told_;
+  told_events told_;
 };
 
 class verbs_listener final : public listener {

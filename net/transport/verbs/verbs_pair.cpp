@@ -15,18 +15,9 @@ verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
       options_(granted),
       sends_(granted.send_depth),
       receives_(granted.recv_depth),
-      last_place_(granted.shared != nullptr ? reserve_event() : event_place()),
       timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }),
-      repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {}
-
-void verbs_pair::name_requests() noexcept {
-  work_id mine{.what = work::send, .generation = place_.generation, .place = place_.index};
-  send_ids_ = pack(mine);
-  mine.what = work::receive;
-  receive_ids_ = pack(mine);
-  mine.what = work::put;
-  put_ids_ = pack(mine);
-  choose_usual(phase_);
+      repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {
+  if (granted.shared != nullptr) events_.last = reserve_event();
 }
 
 result<void> verbs_pair::make() {
@@ -37,20 +28,21 @@ result<void> verbs_pair::make() {
       return failure{errc::invalid_value, "`shared` is of another Worker or transport"};
     }
     from->enter();
-    shared_ = from;
+    shared_.from = from;
+    shared_.state.become(drawing::not_yet);
   }
   result<ibv_cq*> queue = home_.promise(completions());
   if (!queue) return queue.why();
   queue_ = *queue;
-  place_ = home_.enter(*this);
-  placed_ = true;
-  name_requests();
+  place_ = home_.pairs().enter(*this);
+  names_.sit_at(place_->generation, place_->index);
+  choose_usual();
   ibv_qp_init_attr init{};
   init.qp_context = &home_;
   init.send_cq = init.recv_cq = queue_;
-  if (shared_ != nullptr) {
-    init.recv_cq = shared_->completions();
-    init.srq = shared_->native();
+  if (shared_.from != nullptr) {
+    init.recv_cq = shared_.from->completions();
+    init.srq = shared_.from->native();
   }
   init.cap.max_send_wr = most_sends();
   init.cap.max_recv_wr = options_.recv_depth;
@@ -64,15 +56,13 @@ result<void> verbs_pair::make() {
                                        " (ask for smaller depths, or end other connections: see "
                                        "cordma-info --devices for what it has)");
   }
-  given_ = made.given;
+  native_ = std::move(made);
   // More than was asked for is not used: completions have room for the depths asked for, and whoever
   // asks for fewer bytes inline wants fewer.
-  options_.inline_bytes = std::min(options_.inline_bytes, given_.max_inline_data);
-  qp_ = std::move(made.pair);
-  requests_ = made.sends;
+  options_.inline_bytes = std::min(options_.inline_bytes, native_.given.max_inline_data);
   CORDMA_ASSERT_OP(options_.max_segments, <=, most_segments);
-  number_ = qp_->qp_num;
-  home_.name(number_, *this);
+  number_ = native_.pair->qp_num;
+  home_.pairs().name(number_, *this);
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = domain.hardware().pkey_index;
@@ -92,7 +82,7 @@ result<void> verbs_pair::make() {
     attr.qp_access_flags = flags;
     mask |= IBV_QP_ACCESS_FLAGS;
   }
-  const int code = ibv_modify_qp(qp_.get(), &attr, mask);
+  const int code = ibv_modify_qp(native_.pair.get(), &attr, mask);
   if (code != 0)
     return failure::from_os(code, "preparing a queue pair on " + domain.hardware().name);
   return {};
@@ -100,7 +90,7 @@ result<void> verbs_pair::make() {
 
 result<std::uint32_t> verbs_pair::make_window(const window_range& range) {
   if (options_.type != service::rc) return errc::not_supported;
-  if (failed_) return errc::not_connected;
+  if (has_failed()) return errc::not_connected;
   try {
     return windows_.make(home_.owner(), range);
   } catch (const std::bad_alloc&) {

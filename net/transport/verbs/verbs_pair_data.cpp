@@ -38,6 +38,9 @@ wc_status to_status(ibv_wc_status s) noexcept {
 constexpr std::uint32_t bit(opcode op) noexcept { return 1U << static_cast<unsigned>(op); }
 constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & bit(op)) != 0; }
 
+// What send_queue::post_one() is enough for.
+constexpr std::uint32_t plain_ops = bit(opcode::send) | bit(opcode::send_imm) | bit(opcode::write) |
+                                    bit(opcode::write_imm) | bit(opcode::read);
 constexpr std::uint32_t with_payload = bit(opcode::send) | bit(opcode::send_imm) |
                                        bit(opcode::write) | bit(opcode::write_imm) |
                                        bit(opcode::send_invalidate);
@@ -83,10 +86,30 @@ std::uint64_t bytes_of(const send_request& r) noexcept {
 
 }  // namespace
 
+// ---- which way requests and completions go ----
+
+void verbs_pair::move_to(phase p) noexcept {
+  const int waited = waits_for_word(phase_) ? 1 : 0;
+  phase_.become(p);
+  home_.add_waiting((waits_for_word(p) ? 1 : 0) - waited);
+  puts_.close();  // came_up() opens them
+  choose_usual();
+}
+
+// From closing on an end may be what something waits for, and before it is open a receive may open it.
+// Nothing goes ahead of what waits for a doorbell.
+void verbs_pair::choose_usual() noexcept {
+  const bool loses_nothing = options_.type == service::rc;
+  const bool direct = loses_nothing && !has_failed() && !home_.has_list(*this);
+  names_.choose({.ops = direct ? plain_ops : 0,
+                 .sends = phase_ < phase::closing && !sends_.has_special(),
+                 .receives = loses_nothing && phase_ == phase::open});
+}
+
 // ---- posting ----
 
-// The IBV_SEND_* of what most requests are: `r` is one of `usual_ops_`, has no flags, and goes to a connected
-// peer. `total`: the bytes of its segments.
+// The IBV_SEND_* of a request that takes the short way, and has no flags. `total`: the bytes of its
+// segments.
 [[gnu::always_inline]] inline unsigned verbs_pair::usual_marks(const send_request& r,
                                                                std::uint64_t total,
                                                                send_slot& slot) noexcept {
@@ -108,7 +131,7 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   // What goes inline is copied by the CPU.
   const bool carried = (usual_marks(r, total, slot) & IBV_SEND_INLINE) != 0 &&
                        is_among(with_payload, r.op) && (r.flags & post_flag::device_memory) == 0;
-  describe(wr, r, sges, send_ids_ | (number & twenty_bits),
+  describe(wr, r, sges, names_.send(number),
            (carried ? unsigned{IBV_SEND_INLINE} : 0U) | marks(r.flags, options_.type));
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || total == 0 || carried);
   return fill_special(wr, r, total, slot);
@@ -152,7 +175,7 @@ bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint6
     default: break;
   }
   if (options_.type == service::uc && r.op != opcode::write) {
-    watch_.on_send(total, mtu_bytes(mtu_));
+    watch_.arrivals().on_send(total, mtu_bytes(terms_.mtu));
   }
   if (!datagrams()) return true;
   datagram_address to;
@@ -164,8 +187,8 @@ bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint6
 }
 
 posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
-  const std::uint32_t number = sends_.posted;
-  CORDMA_REQUIRE_OP(number - sends_.taken, <, options_.send_depth);
+  const std::uint32_t number = sends_.posted();
+  CORDMA_REQUIRE_OP(sends_.outstanding(), <, options_.send_depth);
   CORDMA_REQUIRE_OP(r.segment_count, <=, options_.max_segments);
   send_slot& slot = sends_[number];
   slot.id = r.id;
@@ -173,30 +196,30 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   slot.op = r.op;
   slot.status = wc_status::success;
   slot.on_device = true;
-  ++sends_.posted;
-  if (r.flags != 0 || !is_among(usual_ops_, r.op)) [[unlikely]]
+  sends_.post();
+  if (r.flags != 0 || !names_.takes(r.op)) [[unlikely]]
     return post_unusual(r);
   if (r.segment_count != 1) [[unlikely]]
     return post_gathered(r);
   return post_usual(r, r.segments->length, number, slot);
 }
 
-// One request in place, with a copy of what it carries: nothing of it is kept, and nothing completes.
+// One request in place, with a copy of what it carries. Nothing of it is kept, nothing completes.
 bool verbs_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
-  if (!puts_.can_take(bytes) || usual_ops_ == 0) [[unlikely]]
+  if (!puts_.can_take(bytes) || !names_.takes_any()) [[unlikely]]
     return false;
   std::array<ibv_sge, put_segments> pieces{
       {{reinterpret_cast<std::uintptr_t>(&head), sizeof head, 0},
        {reinterpret_cast<std::uintptr_t>(data), bytes, 0}}};
   ibv_send_wr wr;
-  wr.wr_id = put_ids_ | (puts_.next() & twenty_bits);
+  wr.wr_id = names_.put(puts_.next());
   wr.next = nullptr;
   wr.sg_list = pieces.data();
   wr.num_sge = bytes != 0 ? 2 : 1;
   wr.opcode = IBV_WR_SEND;
   wr.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
   if (puts_.next_completes()) wr.send_flags |= IBV_SEND_SIGNALED;
-  if (requests_.post(&wr).code != 0) [[unlikely]]
+  if (native_.sends.post(&wr).code != 0) [[unlikely]]
     return false;  // post_send() meets the same, and says so
   puts_.take();
   return true;
@@ -204,7 +227,7 @@ bool verbs_pair::put(message_head head, const std::byte* data, std::uint32_t byt
 
 // What was numbered last, of other than one segment: a loop that would cost the others the registers it needs.
 posted verbs_pair::post_gathered(const send_request& r) noexcept {
-  const std::uint32_t number = sends_.posted - 1;
+  const std::uint32_t number = sends_.posted() - 1;
   return post_usual(r, bytes_of(r), number, sends_[number]);
 }
 
@@ -213,18 +236,18 @@ posted verbs_pair::post_gathered(const send_request& r) noexcept {
                                                             std::uint32_t number,
                                                             send_slot& slot) noexcept {
   const post_outcome outcome =
-      requests_.post_one(r, send_ids_ | (number & twenty_bits), usual_marks(r, total, slot));
+      native_.sends.post_one(r, names_.send(number), usual_marks(r, total, slot));
   if (outcome.code != 0) [[unlikely]]
-    refused(sends_.posted - 1, 1, 0, outcome.refused != nullptr, outcome.code);
+    refused(sends_.posted() - 1, 1, 0, outcome.refused != nullptr, outcome.code);
   return posted::pending;
 }
 
 // What was numbered last.
 posted verbs_pair::post_unusual(const send_request& r) noexcept {
-  const std::uint32_t number = sends_.posted - 1;
-  const bool by_counting = r.op == opcode::flush && !has(theirs_.rights, right_to_ask());
-  if (failed_ || by_counting) {
-    if (!failed_) ring();  // what is before it has to end some time
+  const std::uint32_t number = sends_.posted() - 1;
+  const bool by_counting = r.op == opcode::flush && !has(terms_.theirs.rights, right_to_ask());
+  if (has_failed() || by_counting) {
+    if (!has_failed()) ring();  // what is before it has to end some time
     park(sends_[number]);
     return posted::pending;
   }
@@ -246,7 +269,7 @@ posted verbs_pair::post_unusual(const send_request& r) noexcept {
   if (!more || l.count == post_list_length) {
     post(l);
   } else {
-    choose_usual(phase_);  // nothing goes ahead of the list
+    choose_usual();  // nothing goes ahead of the list
   }
   return posted::pending;
 }
@@ -264,7 +287,7 @@ void verbs_pair::post(post_list& l) noexcept {
   // The completion of the last one stands for all of the list: they end in order.
   l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
   drop_list();
-  const post_outcome outcome = requests_.post(l.requests.data());
+  const post_outcome outcome = native_.sends.post(l.requests.data());
   if (outcome.code == 0) [[likely]]
     return;
   const bool known = outcome.refused != nullptr;
@@ -286,7 +309,7 @@ void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad
 
 void verbs_pair::drop_list() noexcept {
   home_.drop_list(*this);
-  choose_usual(phase_);
+  choose_usual();
 }
 
 void verbs_pair::ring() noexcept {
@@ -300,7 +323,7 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
   recv_slot& slot = receives_[place];
   slot.id = r.id;
   slot.on_device = true;
-  if (usual_ops_ == 0) [[unlikely]]
+  if (!names_.takes_any()) [[unlikely]]
     return post_unusual_recv(r, place);
   if (const int code = to_device(r, place); code != 0) [[unlikely]]
     refused_receive(place, code);
@@ -310,10 +333,10 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
 // Of a connection that failed, or is none that loses nothing.
 posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept {
   int code = 0;
-  if (failed_) {
+  if (has_failed()) {
     finish(place, {.status = wc_status::wr_flush_err, .op = opcode::recv});
   } else if (datagrams()) {
-    room_->keep(place, r);
+    datagrams_.room->keep(place, r);
     code = post_datagram(place);
   } else {
     code = to_device(r, place);
@@ -324,9 +347,9 @@ posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place)
 
 [[gnu::always_inline]] inline int verbs_pair::to_device(const recv_request& r,
                                                         std::uint32_t place) noexcept {
-  ibv_recv_wr wr = to_wr(r, receive_ids_ | place);
+  ibv_recv_wr wr = to_wr(r, names_.receive(place));
   ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(qp_.get(), &wr, &bad);
+  return ibv_post_recv(native_.pair.get(), &wr, &bad);
 }
 
 void verbs_pair::refused_receive(std::uint32_t place, int code) noexcept {
@@ -343,7 +366,7 @@ void verbs_pair::refused_receive(std::uint32_t place, int code) noexcept {
 wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
   const bool bad_key = op == opcode::recv && status == wc_status::rem_inv_req_err;
   if (bad_key) return wc_status::loc_access_err;
-  if (status == wc_status::rem_inv_req_err && !has(theirs_.rights, right_for(op))) {
+  if (status == wc_status::rem_inv_req_err && !has(terms_.theirs.rights, right_for(op))) {
     return wc_status::rem_access_err;
   }
   if (!home_.owner().hardware().is_soft_roce()) return status;
@@ -372,32 +395,32 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   return c;
 }
 
-// Most completions: of the request whose turn it is, and nothing else is to be done or told before: none is
-// of a special one. Where there is room to tell it, all that ended before was told, see mark_completed().
-[[gnu::always_inline]] inline bool verbs_pair::takes_usual(verbs_adapter& home,
+// Most completions: of the request whose turn it is. None is of a special one, and nothing else is to be
+// done. Where there is room to tell it, all that ended before was told: see mark_completed().
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual(completion_outlet& out,
                                                            const ibv_wc& wc) noexcept {
-  const bool is_next = (wc.wr_id ^ usual_sends_) == (sends_.done & twenty_bits) && !sends_.idle();
-  if (!is_next || wc.status != IBV_WC_SUCCESS || !home.has_room()) return false;
-  const send_slot& s = sends_[sends_.done];
-  home.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
-  sends_.taken = ++sends_.done;
-  ++activity_;
+  const bool is_next = names_.is_usual_send(wc.wr_id, sends_.done()) && !sends_.idle();
+  if (!is_next || wc.status != IBV_WC_SUCCESS || !out.has_room()) return false;
+  const send_slot& s = sends_[sends_.done()];
+  out.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
+  sends_.end_and_take();
+  watch_.on_completion();
   return true;
 }
 
 // Likewise of a receive on a connection.
-[[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(verbs_adapter& home,
+[[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(completion_outlet& out,
                                                                    const ibv_wc& wc) noexcept {
-  const std::uint64_t named = wc.wr_id ^ usual_receives_;
+  const std::uint64_t named = names_.usual_receive(wc.wr_id);
   if (named >= receives_.depth()) return false;
   const auto place = static_cast<std::uint32_t>(named);
   recv_slot& s = receives_[place];
-  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !home.has_room()) return false;
+  if (wc.status != IBV_WC_SUCCESS || !s.on_device || !out.has_room()) return false;
   s.on_device = false;
-  home.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
-  if (wc.wc_flags != 0) note_flags(home.told_last(), wc, home_.owner().hardware());
+  out.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
+  if (wc.wc_flags != 0) note_flags(out.last(), wc, home_.owner().hardware());
   receives_.release(place);
-  ++activity_;
+  watch_.on_completion();
   return true;
 }
 
@@ -408,8 +431,8 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
 }
 
 void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
-  const std::uint32_t ahead = (number - sends_.done) & twenty_bits;
-  if (ahead >= sends_.posted - sends_.done) {
+  const std::uint32_t ahead = (number - sends_.done()) & twenty_bits;
+  if (ahead >= sends_.posted() - sends_.done()) {
     return enter_error(never_posted("a request"));
   }
   end_sends(ahead + 1, wc);
@@ -419,8 +442,7 @@ void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
 
 // Those before the last one asked for no completion of their own: having none, they succeeded.
 void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
-  sends_.done += count;
-  send_slot& last = sends_[sends_.done - 1];
+  send_slot& last = sends_.end(count);
   last.status = told(last.op, to_status(wc.status));
   if (last.status == wc_status::success) return;
   last.byte_len = 0;
@@ -436,11 +458,11 @@ void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
 void verbs_pair::after_failed_datagram() noexcept {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
-  if (failed_ || qp_ == nullptr) return;
-  if (ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init) != 0) return;
+  if (has_failed() || native_.pair == nullptr) return;
+  if (ibv_query_qp(native_.pair.get(), &attr, IBV_QP_STATE, &init) != 0) return;
   if (attr.qp_state == IBV_QPS_SQE) {
     attr.qp_state = IBV_QPS_RTS;
-    if (ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE) == 0) return;
+    if (ibv_modify_qp(native_.pair.get(), &attr, IBV_QP_STATE) == 0) return;
   } else if (attr.qp_state == IBV_QPS_RTS) {
     return;
   }
@@ -456,7 +478,7 @@ void verbs_pair::on_receive(std::uint32_t place, const ibv_wc& wc) noexcept {
   const wc_status status = begin_receive(wc);
   completion c{.status = status, .op = opcode::recv};
   if (status == wc_status::success) {
-    watch_.on_arrival();
+    watch_.arrivals().on_arrival();
     c.byte_len = wc.byte_len;
     if (datagrams() && !take_datagram(place, wc, c.byte_len)) return;
     c.op = kind_of(wc);
@@ -496,33 +518,31 @@ void verbs_pair::finish(std::uint32_t place, const completion& c) noexcept {
 
 // What the device does not know of ends when everything before it has.
 void verbs_pair::settle() noexcept {
-  while (!sends_.idle() && !sends_[sends_.done].on_device) {
-    send_slot& slot = sends_[sends_.done++];
-    if (failed_ && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
+  while (!sends_.idle() && !sends_[sends_.done()].on_device) {
+    send_slot& slot = sends_.end();
+    if (has_failed() && slot.status == wc_status::success) slot.status = wc_status::wr_flush_err;
     if (slot.status != wc_status::success) slot.byte_len = 0;
   }
-  if (!sends_.has_special()) choose_usual(phase_);
+  if (!sends_.has_special()) choose_usual();
   if (has_completions()) home_.mark_completed(completed_link_);
-  if (failed_ && !outstanding() && phase_ == phase::dead) home_.home().remove(timer_);
+  if (has_failed() && !outstanding()) home_.home().remove(timer_);
 }
 
 std::size_t verbs_pair::take(std::span<completion> out) noexcept {
   std::size_t n = 0;
-  while (n < out.size() && sends_.taken != sends_.done) {
-    out[n++] = outcome_of(sends_[sends_.taken++]);
-  }
+  while (n < out.size() && sends_.has_finished()) out[n++] = outcome_of(sends_.take());
   while (n < out.size() && receives_.any_finished()) out[n++] = outcome_of(receives_.take());
   return n;
 }
 
 void verbs_pair::on_probe(const ibv_wc& wc) noexcept {
-  probing_ = false;
+  watch_.on_answer();
   if (wc.status != IBV_WC_SUCCESS) return enter_error(reset("it does not answer any more"));
   puts_.answered();
   advance_close();
 }
 
-// Of one that failed, or asked for it. Nobody waits for it: that it failed is the end of the connection.
+// Of one that failed, or asked for it. Nobody waits for it: a failure is the end of the connection.
 void verbs_pair::on_put(std::uint32_t number, const ibv_wc& wc) noexcept {
   const wc_status status = told(opcode::send, to_status(wc.status));
   if (status != wc_status::success) return fail_request(status, opcode::send, wc.vendor_err);
@@ -531,8 +551,8 @@ void verbs_pair::on_put(std::uint32_t number, const ibv_wc& wc) noexcept {
 
 void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
   const work_id id = unpack(wc.wr_id);
-  if (id.generation != place_.generation) return;  // of one that sat here before
-  ++activity_;
+  if (!names_.is_own(id)) return;  // of one that sat here before
+  watch_.on_completion();
   switch (id.what) {
     case work::send: return on_send(id.number, wc);
     case work::receive:
@@ -557,7 +577,7 @@ void verbs_adapter::drain(ibv_cq* queue) noexcept {
   const std::size_t count = q.queue.take(batch.taken);
   if (count == 0) return 0;
   batch.end = batch.next + count;
-  taken_since_armed_ = true;
+  notices_.taken_since = true;
   completion_batch* const before = std::exchange(q.telling, &batch);
   tell(batch);
   q.telling = before;
@@ -576,9 +596,9 @@ void verbs_adapter::drain(ibv_cq* queue) noexcept {
 [[gnu::always_inline]] inline void verbs_adapter::tell(completion_batch& batch) noexcept {
   for (const ibv_wc* next = batch.next; next != batch.end;) {
     const ibv_wc& wc = *next++;
-    const std::uint32_t index = unpack(wc.wr_id).place;
-    verbs_pair* const p = index < seated_.size() ? seated_[index].pair : nullptr;
-    if (p != nullptr && (p->takes_usual(*this, wc) || p->takes_usual_receive(*this, wc))) [[likely]]
+    verbs_pair* const p = pairs_.at(unpack(wc.wr_id).place);
+    if (p != nullptr && (p->takes_usual(outlet_, wc) || p->takes_usual_receive(outlet_, wc)))
+        [[likely]]
       continue;
     batch.next = next;
     on_unusual(p, wc);
@@ -622,26 +642,15 @@ std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
 std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
   // What could not be handed out before comes first.
   const bool at_once = completed_.empty() && completed_shared_.empty();
-  out_ = out.data();
-  out_end_ = at_once ? out_ + out.size() : out_;
-  bool found = false;
-  if (waiting_ > 0 || polls_to_look_ == 0) {
-    polls_to_look_ = polls_per_look;
-    found = look();
-  } else {
-    --polls_to_look_;
-  }
+  outlet_.open(out.first(at_once ? out.size() : 0));
+  bool found = look_.is_due() && look();
   if (take_from_all()) found = true;
-  if (woken_) [[unlikely]] {
-    woken_ = false;
-    if (!found) {
-      found = look();
-      if (take_from_all()) found = true;
-    }
+  if (look_.take_wake() && !found) [[unlikely]] {
+    found = look();
+    if (take_from_all()) found = true;
   }
   if (found || !events_.empty()) progressed = true;
-  const auto n = static_cast<std::size_t>(out_ - out.data());
-  out_ = out_end_ = nullptr;
+  const std::size_t n = outlet_.close(out.data());
   if (completed_.empty() && completed_shared_.empty()) [[likely]]
     return n;
   return n + hand_out(out.subspan(n));

@@ -69,37 +69,34 @@ result<unique_fd> announce_membership(const gid_bytes& group, unsigned interface
 }  // namespace
 
 result<void> verbs_pair::open_port() {
-  room_ = std::make_unique<datagram_room>(home_.owner().pd(), receives_.depth(),
-                                          home_.owner().caps().max_datagram);
-  if (room_->region == nullptr) return cannot_register(errno, room_->size);
+  datagrams_.room = std::make_unique<datagram_room>(home_.owner().pd(), receives_.depth(),
+                                                    home_.owner().caps().max_datagram);
+  if (!datagrams_.room->is_registered()) return cannot_register(errno, datagrams_.room->bytes());
   const verbs_domain& domain = home_.owner();
   if (domain.hardware().is_ethernet() && !domain.choose_gid(nullptr)) return domain.no_gid();
-  const int code = start_datagrams(qp_.get());
+  const int code = start_datagrams(native_.pair.get());
   if (code != 0) return failure::from_os(code, "starting a datagram port");
-  path_ = datagram_path(home_.owner(), nullptr);
+  terms_.path = datagram_path(home_.owner(), nullptr);
   move_to(phase::open);
   return {};
 }
 
 int verbs_pair::post_datagram(std::uint32_t place) noexcept {
-  datagram_room::kept& k = room_->receives[place];
+  datagram_room::kept& k = datagrams_.room->at(place);
   ibv_recv_wr wr{};
-  wr.wr_id = pack({.what = work::datagram_receive,
-                   .generation = place_.generation,
-                   .place = place_.index,
-                   .number = place});
+  wr.wr_id = names_.other(work::datagram_receive, place);
   wr.sg_list = k.segments.data();
   wr.num_sge = static_cast<int>(k.count);
   ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(qp_.get(), &wr, &bad);
+  return ibv_post_recv(native_.pair.get(), &wr, &bad);
 }
 
 ibv_ah* verbs_pair::handle_to(const datagram_address& peer) noexcept {
   const handle_key key = key_to(peer);
-  const requests_so_far now{.posted = sends_.posted - 1, .done = sends_.done};
-  address_handle* h = room_->handles.find(key, now);
+  const requests_so_far now{.posted = sends_.posted() - 1, .done = sends_.done()};
+  address_handle* h = datagrams_.room->handles().find(key, now);
   if (h == nullptr) [[unlikely]]
-    h = room_->handles.make(key, path_to(home_.owner(), peer), now);
+    h = datagrams_.room->handles().make(key, path_to(home_.owner(), peer), now);
   return h != nullptr ? h->native.get() : nullptr;
 }
 
@@ -107,7 +104,7 @@ ibv_ah* verbs_pair::handle_to(const datagram_address& peer) noexcept {
 // failed.
 bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc,
                                std::uint32_t& bytes) noexcept {
-  const datagram_room::kept& k = room_->receives[place];
+  const datagram_room::kept& k = datagrams_.room->at(place);
   bytes = wc.byte_len - std::min<std::uint32_t>(wc.byte_len, grh_bytes);
   if (bytes > k.length) {
     const int code = post_datagram(place);
@@ -115,7 +112,7 @@ bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc,
     return false;
   }
   if (k.from != nullptr) {
-    const std::span<const std::byte, grh_bytes> header(room_->header(place), grh_bytes);
+    const std::span<const std::byte, grh_bytes> header(datagrams_.room->header(place), grh_bytes);
     const datagram_address from{.gid = sender_of(header), .lid = wc.slid};
     *k.from = encode(from, wc.src_qp, options_.qkey);
   }
@@ -147,45 +144,46 @@ result<void> verbs_pair::join(const address& name) {
   if (name.host.empty()) return failure{errc::invalid_value, "a group needs a name"};
   const gid_bytes gid = group_gid(name);
   const auto member = [&gid](const auto& g) { return g.first == gid; };
-  if (std::any_of(groups_.begin(), groups_.end(), member)) return {};
+  if (std::any_of(datagrams_.groups.begin(), datagrams_.groups.end(), member)) return {};
   const std::optional<ibv_gid_entry> own = home_.owner().choose_gid(&gid);
   result<unique_fd> announced = announce_membership(gid, own ? own->ndev_ifindex : 0, name);
   if (!announced) return announced.why();
   const ibv_gid raw = to_gid(gid);
-  const int code = ibv_attach_mcast(qp_.get(), &raw, 0);
+  const int code = ibv_attach_mcast(native_.pair.get(), &raw, 0);
   if (code != 0) return failure::from_os(code, "joining the group " + name.text());
-  groups_.emplace_back(gid, std::move(*announced));
+  datagrams_.groups.emplace_back(gid, std::move(*announced));
   return {};
 }
 
 // A queue pair that is in a group cannot be destroyed.
 void verbs_pair::leave_groups() noexcept {
-  for (const auto& [gid, announced] : groups_) {
+  for (const auto& [gid, announced] : datagrams_.groups) {
     const ibv_gid raw = to_gid(gid);
-    static_cast<void>(ibv_detach_mcast(qp_.get(), &raw, 0));
+    static_cast<void>(ibv_detach_mcast(native_.pair.get(), &raw, 0));
   }
-  groups_.clear();
+  datagrams_.groups.clear();
 }
 
 result<void> verbs_pair::leave(const address& name) {
   if (!datagrams()) return errc::not_supported;
   const gid_bytes gid = group_gid(name);
-  const auto at = std::find_if(groups_.begin(), groups_.end(),
+  const auto at = std::find_if(datagrams_.groups.begin(), datagrams_.groups.end(),
                                [&gid](const auto& g) { return g.first == gid; });
-  if (at == groups_.end()) {
+  if (at == datagrams_.groups.end()) {
     return failure{errc::not_found, "this port has not joined " + name.text()};
   }
   const ibv_gid raw = to_gid(gid);
-  static_cast<void>(ibv_detach_mcast(qp_.get(), &raw, 0));
-  groups_.erase(at);
+  static_cast<void>(ibv_detach_mcast(native_.pair.get(), &raw, 0));
+  datagrams_.groups.erase(at);
   return {};
 }
 
 result<port_directory*> verbs_pair::directory() {
   if (!datagrams()) return errc::not_supported;
-  if (failed_) return errc::bad_state;
-  if (directory_ == nullptr) directory_ = std::make_unique<port_directory>(home_, *this);
-  return directory_.get();
+  if (has_failed()) return errc::bad_state;
+  if (datagrams_.directory == nullptr)
+    datagrams_.directory = std::make_unique<port_directory>(home_, *this);
+  return datagrams_.directory.get();
 }
 
 result<address> verbs_pair::bind(const address& where) {
@@ -204,7 +202,7 @@ result<std::uint64_t> verbs_pair::resolve(const address& to) {
 }
 
 void verbs_pair::forget(std::uint64_t request) noexcept {
-  if (directory_ != nullptr) directory_->forget(request);
+  if (datagrams_.directory != nullptr) datagrams_.directory->forget(request);
 }
 
 }  // namespace cordma::transport::verbs

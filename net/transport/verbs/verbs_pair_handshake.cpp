@@ -32,12 +32,12 @@ result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
 
 // The port is asked once: what the peer is told is what this side holds to.
 std::uint8_t verbs_pair::offered_mtu() noexcept {
-  if (mtu_ == 0) {
+  if (terms_.mtu == 0) {
     const std::uint32_t most = home_.owner().options().mtu;
     const std::uint8_t active = active_mtu(home_.owner().hardware());
-    mtu_ = most != 0 ? std::min(mtu_code(most), active) : active;
+    terms_.mtu = most != 0 ? std::min(mtu_code(most), active) : active;
   }
-  return mtu_;
+  return terms_.mtu;
 }
 
 hello verbs_pair::greeting(hello_kind kind) {
@@ -59,7 +59,6 @@ void verbs_pair::begin(std::vector<socket_address> candidates, std::string peer,
   handshake_->candidates = peer_addresses(std::move(candidates));
   handshake_->data.assign(data.begin(), data.end());
   move_to(phase::resolving);
-  set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   try_next_candidate();
 }
@@ -95,11 +94,12 @@ void verbs_pair::next_or_fail(failure why) noexcept {
 }
 
 void verbs_pair::on_news(const cm_news& news) noexcept {
-  if (datagrams()) return directory_ != nullptr ? directory_->on_news(news) : void();
+  if (datagrams())
+    return datagrams_.directory != nullptr ? datagrams_.directory->on_news(news) : void();
   try {
     follow(news);
   } catch (const std::bad_alloc&) {
-    out_of_memory();
+    enter_error(errc::no_memory);
   }
 }
 
@@ -160,7 +160,7 @@ void verbs_pair::request() {
   p.responder_resources = static_cast<std::uint8_t>(options_.read_depth);
   p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
   p.flow_control = 1;
-  p.srq = shared_ != nullptr ? 1 : 0;
+  p.srq = shared_.from != nullptr ? 1 : 0;
   p.retry_count = home_.owner().options().retry_count;
   p.rnr_retry_count = options_.rnr_retry;
   p.qp_num = number_;
@@ -172,9 +172,9 @@ void verbs_pair::request() {
 }
 
 void verbs_pair::agree(const hello& theirs, const read_depths& reads) {
-  theirs_ = theirs;
-  mtu_ = std::min(offered_mtu(), theirs.mtu);
-  answers_ = std::max(std::min(options_.read_depth, reads.theirs), 1U);
+  terms_.theirs = theirs;
+  terms_.mtu = std::min(offered_mtu(), theirs.mtu);
+  terms_.answers = std::max(std::min(options_.read_depth, reads.theirs), 1U);
   options_.read_depth = std::max(std::min(options_.read_depth, reads.ours), 1U);
 }
 
@@ -186,7 +186,7 @@ void verbs_pair::agree_unsaid(const read_depths& reads) {
   theirs.control_pair = 0;
   theirs.rights = reads.ours != 0 ? all_remote : access::remote_write;
   agree(theirs, reads);
-  mtu_ = largest_mtu_code;
+  terms_.mtu = largest_mtu_code;
 }
 
 void verbs_pair::on_response(const cm_news& news) {
@@ -273,26 +273,25 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   rdma_conn_param p{};
   p.private_data = reply.bytes.data();
   p.private_data_len = reply.length;
-  p.responder_resources = static_cast<std::uint8_t>(answers_);
+  p.responder_resources = static_cast<std::uint8_t>(terms_.answers);
   p.initiator_depth = static_cast<std::uint8_t>(options_.read_depth);
   p.flow_control = 1;
-  p.srq = shared_ != nullptr ? 1 : 0;
+  p.srq = shared_.from != nullptr ? 1 : 0;
   p.rnr_retry_count = options_.rnr_retry;
   p.qp_num = number_;
   if (rdma_accept(id_.get(), &p) != 0) {
     return request_is_gone(peer_).with_errno(errno);
   }
   move_to(phase::accepting);
-  set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   // If the client's RTU is lost, rdma_cm repeats its REP after 4.1 s: `attach` asks the client earlier.
   repeat_after_ = first_attach_for_rtu;
-  if (to_control_ != nullptr) home_.home().add(repeat_, home_.home().now() + repeat_after_);
+  if (terms_.to_control != nullptr) home_.home().add(repeat_, home_.home().now() + repeat_after_);
   return {};
 }
 
 result<void> verbs_pair::make_ready(std::uint32_t peer_number) {
-  peer_number_ = peer_number;
+  terms_.peer = peer_number;
   ibv_qp_attr attr{};
   int mask = 0;
   const result<void> to_begin = ask_path(IBV_QPS_RTR, attr, mask);
@@ -331,22 +330,24 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
                        "verbs.gid_index demands " + std::to_string(options.gid_index) +
                        ": connect to an address that this GID leads to, or set it to route"};
   }
-  mtu_ = std::min(mtu_, static_cast<std::uint8_t>(attr.path_mtu));
-  attr.path_mtu = static_cast<ibv_mtu>(mtu_);
-  attr.max_dest_rd_atomic = static_cast<std::uint8_t>(answers_);
+  terms_.mtu = std::min(terms_.mtu, static_cast<std::uint8_t>(attr.path_mtu));
+  attr.path_mtu = static_cast<ibv_mtu>(terms_.mtu);
+  attr.max_dest_rd_atomic = static_cast<std::uint8_t>(terms_.answers);
   // The side that has no receive names the pause; it is the one that the other side asked for.
-  attr.min_rnr_timer = theirs_.rnr_timer;
+  attr.min_rnr_timer = terms_.theirs.rnr_timer;
   if (options.service_level != 0) attr.ah_attr.sl = options.service_level;
   if (options.traffic_class != 0) attr.ah_attr.grh.traffic_class = options.traffic_class;
   // Rights and depths of the peer are those of this side's options, not of rdma_cm.
   mask &= ~IBV_QP_ACCESS_FLAGS;
   if (options_.type == service::uc) mask &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-  const result<void> done = modify(qp_.get(), attr, mask, "preparing the queue pair to receive");
+  const result<void> done =
+      modify(native_.pair.get(), attr, mask, "preparing the queue pair to receive");
   if (!done) return done;
-  receiving_ = true;
-  path_ = attr.ah_attr;
-  if (theirs_.control_pair != 0 && home_.control() != nullptr && to_control_ == nullptr) {
-    to_control_ = home_.hold_handle(path_);
+  if (shared_.from != nullptr) shared_.state.become(drawing::begun);
+  terms_.path = attr.ah_attr;
+  if (terms_.theirs.control_pair != 0 && home_.control() != nullptr &&
+      terms_.to_control == nullptr) {
+    terms_.to_control = home_.hold_handle(terms_.path);
   }
   return {};
 }
@@ -354,17 +355,17 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
 result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
   const std::uint8_t retries = home_.owner().hardware().retries(options.retry_count);
-  timeout_code_ =
+  terms_.timeout =
       options.timeout != 0 ? options.timeout.get() : timeout_code(options_.peer_timeout, retries);
-  silence_ = silence_of(options_.peer_timeout, timeout_code_, retries);
-  attr.timeout = timeout_code_;
+  watch_.set_silence(silence_of(options_.peer_timeout, terms_.timeout, retries));
+  attr.timeout = terms_.timeout;
   attr.retry_cnt = retries;
   attr.rnr_retry = options_.rnr_retry;
   attr.max_rd_atomic = static_cast<std::uint8_t>(options_.read_depth);
   if (options_.type == service::uc) {
     mask &= ~(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   }
-  return modify(qp_.get(), attr, mask, "preparing the queue pair to send");
+  return modify(native_.pair.get(), attr, mask, "preparing the queue pair to send");
 }
 
 // What the device has is asked of it, as long as it has the queue pair.
@@ -373,7 +374,8 @@ ibv_qp_attr verbs_pair::granted_attributes() const {
                         IBV_QP_MIN_RNR_TIMER | IBV_QP_PKEY_INDEX | IBV_QP_AV;
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
-  if (qp_ == nullptr || ibv_query_qp(qp_.get(), &attr, asked, &init) != 0) attr = {};
+  if (native_.pair == nullptr || ibv_query_qp(native_.pair.get(), &attr, asked, &init) != 0)
+    attr = {};
   return attr;
 }
 
@@ -381,33 +383,33 @@ std::vector<property> verbs_pair::properties() const {
   const device& d = home_.owner().hardware();
   const ibv_qp_attr has = granted_attributes();
   // A datagram port has no way of its own, but that of each peer.
-  const ibv_ah_attr& way = datagrams() ? path_ : has.ah_attr;
+  const ibv_ah_attr& way = datagrams() ? terms_.path : has.ah_attr;
   std::uint16_t pkey = 0;
   static_cast<void>(ibv_query_pkey(d.context.get(), d.port, has.pkey_index, &pkey));
   const auto number = [](auto value) { return std::to_string(static_cast<unsigned>(value)); };
   return {{"device", d.name},
           {"port", number(d.port)},
           {"pair", number(number_)},
-          {"peer_pair", number(peer_number_)},
+          {"peer_pair", number(terms_.peer)},
           {"path_mtu",
            number(has.path_mtu != 0 ? mtu_bytes(static_cast<std::uint8_t>(has.path_mtu)) : 0U)},
           {"gid_index", number(way.grh.sgid_index)},
           {"peer_gid", to_text(way.grh.dgid)},
           {"pkey_index", number(has.pkey_index)},
           {"pkey", pkey_text(ntohs(pkey))},
-          {"service_level", number(d.is_soft_roce() ? path_.sl : way.sl)},
+          {"service_level", number(d.is_soft_roce() ? terms_.path.sl : way.sl)},
           {"traffic_class", number(way.grh.traffic_class)},
           {"timeout", number(has.timeout)},
           {"retry_count", number(has.retry_cnt)},
           {"rnr_retry", number(has.rnr_retry)},
           {"rnr_timer", number(has.min_rnr_timer)},
           {"relaxed_ordering", home_.owner().options().relaxed_ordering ? "true" : "false"},
-          {"max_send_wr", number(given_.max_send_wr)},
-          {"max_recv_wr", number(given_.max_recv_wr)},
-          {"max_send_sge", number(given_.max_send_sge)},
-          {"max_recv_sge", number(given_.max_recv_sge)},
-          {"max_inline_data", number(given_.max_inline_data)},
-          {"requests_by", requests_.is_extended() ? "ibv_wr" : "ibv_post_send"},
+          {"max_send_wr", number(native_.given.max_send_wr)},
+          {"max_recv_wr", number(native_.given.max_recv_wr)},
+          {"max_send_sge", number(native_.given.max_send_sge)},
+          {"max_recv_sge", number(native_.given.max_recv_sge)},
+          {"max_inline_data", number(native_.given.max_inline_data)},
+          {"requests_by", native_.sends.is_extended() ? "ibv_wr" : "ibv_post_send"},
           {"completions_by", d.extended.completions ? "ibv_cq_ex" : "ibv_poll_cq"},
           {"cq_entries", number(queue_->cqe)}};
 }

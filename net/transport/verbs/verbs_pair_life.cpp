@@ -20,17 +20,17 @@ constexpr duration longest_repeat = std::chrono::milliseconds(500);
 }  // namespace
 
 verbs_pair::~verbs_pair() {
-  set_waiting(false);
-  directory_.reset();
-  if (to_control_ != nullptr) home_.let_go(*to_control_);
+  if (waits_for_word(phase_)) home_.add_waiting(-1);
+  datagrams_.directory.reset();
+  if (terms_.to_control != nullptr) home_.let_go(*terms_.to_control);
   home_.drop_list(*this);
   home_.drop_events(this, nullptr);
-  CORDMA_ASSERT_OP(sends_.posted - sends_.taken, <=, options_.send_depth);
-  CORDMA_ASSERT_OP(sends_.done - sends_.taken, <=, sends_.posted - sends_.taken);
-  if (placed_) home_.leave(*this, place_, number_);
+  CORDMA_ASSERT_OP(sends_.outstanding(), <=, options_.send_depth);
+  CORDMA_ASSERT_OP(sends_.posted() - sends_.done(), <=, sends_.outstanding());
+  if (place_) home_.pairs().leave(*this, *place_, number_);
   leave_groups();
   windows_.clear();
-  const bool taken_over = shared_ != nullptr && let_go();
+  const bool taken_over = shared_.from != nullptr && let_go();
   take_off();
   id_.reset();
   if (taken_over) return;
@@ -51,19 +51,13 @@ result<queue_pair_state> verbs_pair::device_state() const {
   static_assert(static_cast<int>(queue_pair_state::sqe) == IBV_QPS_SQE);
   static_assert(static_cast<int>(queue_pair_state::rts) == IBV_QPS_RTS);
   static_assert(static_cast<int>(queue_pair_state::error) == IBV_QPS_ERR);
-  if (qp_ == nullptr)
+  if (native_.pair == nullptr)
     return failure{errc::not_connected, "the queue pair was taken off the device"};
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
-  const int code = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init);
+  const int code = ibv_query_qp(native_.pair.get(), &attr, IBV_QP_STATE, &init);
   if (code != 0) return failure::from_os(code, "asking for the state of a queue pair");
   return static_cast<queue_pair_state>(attr.qp_state);
-}
-
-void verbs_pair::set_waiting(bool on) noexcept {
-  if (waiting_ == on) return;
-  waiting_ = on;
-  home_.add_waiting(on ? 1 : -1);
 }
 
 failure verbs_pair::reset(const char* how) const noexcept {
@@ -71,7 +65,7 @@ failure verbs_pair::reset(const char* how) const noexcept {
 }
 
 void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_err) noexcept {
-  if (failed_) return;
+  if (has_failed()) return;
   if (status == wc_status::wr_flush_err) {
     return enter_error(reset("the device put it into error"));
   }
@@ -85,36 +79,42 @@ void verbs_pair::fail_request(wc_status status, opcode op, std::uint32_t vendor_
 
 void verbs_pair::device_removed() noexcept {
   constexpr const char* how = "the RDMA device was removed";
-  enter_error(established_ ? reset(how) : failure::of(errc::unreachable, {how}));
+  enter_error(carrying() && !datagrams() ? reset(how) : failure::of(errc::unreachable, {how}));
 }
 
 // From here on nothing more is carried out. What is on the device comes back flushed by itself; where
 // it does not, revoke() fetches it.
 void verbs_pair::enter_error(failure why) noexcept {
-  if (failed_) return;
+  if (has_failed()) return;
   // Whoever waits for the connection learns that there will be none.
-  if (!established_ && !datagrams() && phase_ != phase::dead) {
+  if (!carrying() && !datagrams()) {
     return never_came_up(cm_event::type::failed, std::move(why), {});
   }
-  failed_ = true;
-  set_waiting(false);
+  die();
+  tell(events_.end, cm_event::type::disconnected, std::move(why), {});
+  if (native_.pair != nullptr) set_error_state();
+  // The peer learns it at once, whether or not it was told goodbye.
+  if (id_ != nullptr) {
+    rdma_disconnect(id_.get());
+  } else if (!datagrams() && !watch_.said_goodbye()) {
+    say(word::unknown);
+  }
+  await_flushes();
+}
+
+void verbs_pair::die() noexcept {
   move_to(phase::dead);
   home_.home().remove(repeat_);
   home_.home().remove(timer_);
-  directory_.reset();
-  if (home_.has_list(*this)) {
-    const post_list& l = home_.list_for(*this);
-    CORDMA_ASSERT_OP(l.count, <=, sends_.posted - sends_.done);
-    for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;
-    home_.drop_list(*this);
-  }
-  if (established_ || datagrams()) {
-    tell(end_place_, cm_event::type::disconnected, std::move(why), {});
-  }
-  if (qp_ != nullptr) set_error_state();
-  // The peer learns it at once, whether or not it was told goodbye.
-  if (id_ != nullptr && established_) rdma_disconnect(id_.get());
-  if (id_ == nullptr && established_ && !datagrams() && !peer_said_goodbye_) say(word::unknown);
+  datagrams_.directory.reset();
+  if (!home_.has_list(*this)) return;
+  const post_list& l = home_.list_for(*this);
+  CORDMA_ASSERT_OP(l.count, <=, sends_.posted() - sends_.done());
+  for (std::uint32_t i = 0; i < l.count; ++i) sends_[l.first + i].on_device = false;
+  home_.drop_list(*this);
+}
+
+void verbs_pair::await_flushes() noexcept {
   settle();
   if (outstanding()) home_.home().add(timer_, home_.home().now() + flush_patience);
 }
@@ -122,14 +122,14 @@ void verbs_pair::enter_error(failure why) noexcept {
 void verbs_pair::set_error_state() noexcept {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_ERR;
-  static_cast<void>(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE));
+  static_cast<void>(ibv_modify_qp(native_.pair.get(), &attr, IBV_QP_STATE));
 }
 
 // Whoever reads the device's events may do so until the queue pair is gone, and from then on its number may be
 // another's.
 void verbs_pair::take_off() noexcept {
-  if (qp_ == nullptr) return;
-  qp_.reset();
+  if (native_.pair == nullptr) return;
+  native_.pair.reset();
   home_.drop_told(number_);
 }
 
@@ -138,32 +138,33 @@ void verbs_pair::take_off() noexcept {
 void verbs_pair::revoke() noexcept {
   leave_groups();
   windows_.clear();
-  if (shared_ != nullptr) home_.drain(shared_->completions());
+  if (shared_.from != nullptr) home_.drain(shared_.from->completions());
   take_off();
   if (queue_ != nullptr) home_.drain(queue_);
   last_receive();
-  for (std::uint32_t i = sends_.done; i != sends_.posted; ++i) sends_[i].on_device = false;
+  for (std::uint32_t i = sends_.done(); i != sends_.posted(); ++i) sends_[i].on_device = false;
   for (std::uint32_t i = 0; i < receives_.depth(); ++i) {
     if (receives_[i].on_device) finish(i, {.status = wc_status::wr_flush_err, .op = opcode::recv});
   }
   settle();
-  CORDMA_ASSERT_OP(sends_.done, ==, sends_.posted);
+  CORDMA_ASSERT_OP(sends_.done(), ==, sends_.posted());
   CORDMA_ASSERT(receives_.idle());
 }
 
 void verbs_pair::never_came_up(cm_event::type what, failure why,
                                std::span<const std::byte> data) noexcept {
-  if (failed_) return;
+  if (has_failed()) return;
   std::vector<std::byte> said;
   try {
     said.assign(data.begin(), data.end());
   } catch (const std::bad_alloc&) {
     said.clear();  // what happened is told without what the peer had to say to it
   }
-  tell(end_place_, what, std::move(why), std::move(said));
-  move_to(phase::dead);
+  tell(events_.end, what, std::move(why), std::move(said));
+  die();
   handshake_.reset();
-  enter_error(errc::not_connected);
+  if (native_.pair != nullptr) set_error_state();
+  await_flushes();
   id_.reset();
   if (!awaits_last()) revoke();
 }
@@ -184,11 +185,6 @@ void verbs_pair::tell(event_place& place, cm_event::type what, failure why,
   home_.push_event(place, std::move(e));
 }
 
-void verbs_pair::out_of_memory() noexcept {
-  if (established_) return enter_error(errc::no_memory);
-  never_came_up(cm_event::type::failed, errc::no_memory, {});
-}
-
 // The client is connected, although its last handshake message (RTU) has not arrived.
 void verbs_pair::came_up_by_sign() noexcept {
   if (id_ != nullptr) rdma_notify(id_.get(), IBV_EVENT_COMM_EST);
@@ -196,21 +192,18 @@ void verbs_pair::came_up_by_sign() noexcept {
 }
 
 void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
-  CORDMA_ASSERT(!established_ && !failed_);
   move_to(phase::open);
-  established_ = true;
   // Who can be asked: so is learned what became of the last ones.
-  if (puts() && has(theirs_.rights, right_to_ask())) puts_.open(options_.inline_bytes);
-  set_waiting(false);
+  if (puts() && has(terms_.theirs.rights, right_to_ask())) puts_.open(options_.inline_bytes);
   handshake_.reset();
   home_.home().remove(timer_);
   home_.home().remove(repeat_);
-  tell(up_place_, cm_event::type::established, errc::ok, std::move(data));
+  tell(events_.up, cm_event::type::established, errc::ok, std::move(data));
   watch_peer();
 }
 
 void verbs_pair::abort() noexcept {
-  if (!established_ && !failed_ && !datagrams()) return disconnect();
+  if (!carrying() && !has_failed() && !datagrams()) return disconnect();
   enter_error(
       failure::of(errc::connection_reset, {"the connection to ", peer_, " was aborted here"}));
   if (!awaits_last()) revoke();
@@ -240,20 +233,19 @@ void verbs_pair::advance_close() noexcept {
   const failure closed =
       failure::of(errc::not_connected, {"the connection to ", peer_, " was closed here"});
   if (datagrams()) return enter_error({errc::not_connected, "this side closed the port"});
-  if (to_control_ == nullptr) return enter_error(closed);
+  if (terms_.to_control == nullptr) return enter_error(closed);
   move_to(phase::goodbye_sent);
-  set_waiting(true);
   home_.home().remove(repeat_);
   repeat_after_ = first_repeat;
   home_.home().add(timer_, after(home_.home().now(), options_.peer_timeout));
   say_goodbye();
-  if (peer_said_goodbye_) enter_error(closed);
+  if (watch_.said_goodbye()) enter_error(closed);
 }
 
 // The last ones asked for no completion: that of the probe says that they were carried out.
 void verbs_pair::await_puts() noexcept {
-  if (!probing_) probe();
-  if (!probing_) enter_error(reset("the RDMA device did not take a request"));
+  if (!watch_.is_probing()) probe();
+  if (!watch_.is_probing()) enter_error(reset("the RDMA device did not take a request"));
 }
 
 void verbs_pair::say_goodbye() noexcept {
@@ -264,24 +256,25 @@ void verbs_pair::say_goodbye() noexcept {
 
 void verbs_pair::say(word what, std::uint16_t count) noexcept {
   control_port* const port = home_.control_there_is();
-  if (to_control_ == nullptr || port == nullptr) return;
+  if (terms_.to_control == nullptr || port == nullptr) return;
   const control_message m{.what = what,
                           .count = count,
-                          .to_pair = peer_number_,
+                          .to_pair = terms_.peer,
                           .from_pair = number_,
-                          .to_token = peer_token_,
-                          .from_token = own_descriptor_ ? own_descriptor_->token : 0};
-  port->send(m, to_control_->native.get(), theirs_.control_pair);
+                          .to_token = terms_.peer_token,
+                          .from_token = terms_.own ? terms_.own->token : 0};
+  port->send(m, terms_.to_control->native.get(), terms_.theirs.control_pair);
 }
 
 bool verbs_pair::has_peer_at(const datagram_address& where, std::uint32_t port) const noexcept {
-  if (port != theirs_.control_pair) return false;
-  return path_.is_global != 0 ? where.gid == to_bytes(path_.grh.dgid) : where.lid == path_.dlid;
+  if (port != terms_.theirs.control_pair) return false;
+  return terms_.path.is_global != 0 ? where.gid == to_bytes(terms_.path.grh.dgid)
+                                    : where.lid == terms_.path.dlid;
 }
 
 void verbs_pair::on_word(const control_message& m) noexcept {
-  const bool from_peer = m.from_pair == peer_number_ && m.from_token == peer_token_ &&
-                         m.to_token == (own_descriptor_ ? own_descriptor_->token : 0);
+  const bool from_peer = m.from_pair == terms_.peer && m.from_token == terms_.peer_token &&
+                         m.to_token == (terms_.own ? terms_.own->token : 0);
   if (!from_peer) return;
   switch (m.what) {
     case word::attach:
@@ -304,14 +297,14 @@ void verbs_pair::on_word(const control_message& m) noexcept {
       }
       if (carrying() && id_ == nullptr) enter_error(reset("the peer ended it"));
       return;
-    case word::sent: return watch_.on_told(m.count);
+    case word::sent: return watch_.arrivals().on_told(m.count);
     case word::heard:
       if (phase_ != phase::goodbye_sent) return;
       break;
     case word::goodbye: break;
   }
   const failure closed = failure::of(errc::not_connected, {"the connection was closed by ", peer_});
-  peer_said_goodbye_ = true;
+  watch_.on_goodbye();
   switch (phase_) {
     case phase::accepting: came_up({}); [[fallthrough]];
     case phase::open: say(word::heard); return enter_error(closed);
@@ -368,7 +361,7 @@ void verbs_pair::on_repeat() noexcept {
       repeat_after_ = std::min(repeat_after_ * 2, longest_repeat);
       return;
     case phase::open: {
-      const bool silent = activity_ == activity_seen_ && sends_.idle() && !probing_;
+      const bool silent = watch_.is_silent() && sends_.idle() && !watch_.is_probing();
       if (options_.type == service::uc) {
         watch_arrivals();
       } else if (silent) {
@@ -383,20 +376,20 @@ void verbs_pair::on_repeat() noexcept {
 // An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while. A
 // word may come right after a look, so that only the second one after it finds silence.
 void verbs_pair::watch_peer() noexcept {
-  if (failed_ || datagrams()) return;
-  activity_seen_ = activity_;
+  if (has_failed() || datagrams()) return;
+  watch_.look();
   const bool uc = options_.type == service::uc;
-  const duration until_look = uc ? options_.peer_timeout / looks_at_arrivals : silence_ / 2;
+  const duration until_look = uc ? options_.peer_timeout / looks_at_arrivals : watch_.silence() / 2;
   home_.home().add(repeat_, after(home_.home().now(), until_look));
 }
 
 // Each side of a UC connection tells the other how much it sent, and looks whether any of it came.
 void verbs_pair::watch_arrivals() noexcept {
-  const arrival_watch::word_of_sent own = watch_.to_tell();
+  const arrival_watch::word_of_sent own = watch_.arrivals().to_tell();
   if (own.news) say(word::sent, own.sent);
   if (!home_.owner().hardware().is_soft_roce()) return;
   home_.drain(queue_);
-  if (failed_ || !watch_.is_over(!receives_.idle())) return;
+  if (has_failed() || !watch_.arrivals().is_over(!receives_.idle())) return;
   enter_error(
       reset("the peer sends over UC, and nothing arrives. Soft-RoCE drops everything once a packet "
             "of a longer write was lost: write at most path_mtu bytes, or send; and every write "
@@ -404,18 +397,18 @@ void verbs_pair::watch_arrivals() noexcept {
 }
 
 void verbs_pair::probe() noexcept {
-  const bool may_read = has(theirs_.rights, access::remote_read);
-  const bool may_write = has(theirs_.rights, access::remote_write);
+  const bool may_read = has(terms_.theirs.rights, access::remote_read);
+  const bool may_write = has(terms_.theirs.rights, access::remote_write);
   if (!may_read && !may_write) return;
   ibv_send_wr wr{};
-  wr.wr_id = pack(
-      {.what = work::probe, .generation = place_.generation, .place = place_.index, .number = 0});
-  wr.opcode = has(theirs_.rights, right_to_ask()) ? opcode_to_ask()
-              : may_read                          ? IBV_WR_RDMA_READ
-                                                  : IBV_WR_RDMA_WRITE;
+  wr.wr_id = names_.other(work::probe, 0);
+  wr.opcode = has(terms_.theirs.rights, right_to_ask()) ? opcode_to_ask()
+              : may_read                                ? IBV_WR_RDMA_READ
+                                                        : IBV_WR_RDMA_WRITE;
   wr.send_flags = IBV_SEND_SIGNALED;
-  probing_ = requests_.post(&wr).code == 0;
-  if (probing_) puts_.ask();
+  if (native_.sends.post(&wr).code != 0) return;
+  watch_.on_probe();
+  puts_.ask();
 }
 
 }  // namespace cordma::transport::verbs

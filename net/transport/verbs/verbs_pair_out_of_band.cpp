@@ -43,7 +43,7 @@ result<std::unique_ptr<queue_pair>> verbs_adapter::create(const queue_pair_optio
 
 result<std::vector<std::byte>> verbs_pair::descriptor() {
   if (phase_ != phase::idle) return connected_once();
-  if (own_descriptor_) return encode(*own_descriptor_);
+  if (terms_.own) return encode(*terms_.own);
   const verbs_domain& domain = home_.owner();
   const std::optional<ibv_gid_entry> gid = domain.choose_gid(nullptr);
   if (!gid && domain.hardware().is_ethernet()) return domain.no_gid();
@@ -66,7 +66,7 @@ result<std::vector<std::byte>> verbs_pair::descriptor() {
   d.control_pair = mine.control_pair;
   d.token = drawn.token;
   if (gid) d.gid = to_bytes(gid->gid);
-  own_descriptor_ = d;
+  terms_.own = d;
   return encode(d);
 }
 
@@ -74,11 +74,11 @@ result<void> verbs_pair::connect(std::span<const std::byte> peer_descriptor) {
   if (phase_ != phase::idle) return connected_once();
   const result<pair_descriptor> d = decode_descriptor(peer_descriptor);
   if (!d) return d.why();
-  if (!own_descriptor_) {
+  if (!terms_.own) {
     return failure{errc::bad_state,
                    "ask for this side's descriptor first, and give it to the peer"};
   }
-  if (d->token == own_descriptor_->token) {
+  if (d->token == terms_.own->token) {
     return failure{errc::connection_aborted,
                    "this is the queue pair's own descriptor: it needs the one of its peer"};
   }
@@ -88,11 +88,11 @@ result<void> verbs_pair::connect(std::span<const std::byte> peer_descriptor) {
                        std::string(transport::name(d->type)) + ", this one is " +
                        std::string(transport::name(options_.type))};
   }
-  const std::uint8_t offered = mtu_;
+  const std::uint8_t offered = terms_.mtu;
   const std::uint32_t reads = options_.read_depth;
   result<void> attached = attach_to(*d);
   if (!attached) {  // what the peer was told holds for the next one that is tried
-    mtu_ = offered;
+    terms_.mtu = offered;
     options_.read_depth = reads;
   }
   return attached;
@@ -101,8 +101,8 @@ result<void> verbs_pair::connect(std::span<const std::byte> peer_descriptor) {
 result<void> verbs_pair::attach_to(const pair_descriptor& d) {
   const verbs_domain& domain = home_.owner();
   peer_ = to_text(to_gid(d.gid)) + " (queue pair " + std::to_string(d.pair) + ")";
-  peer_number_ = d.pair;
-  peer_token_ = d.token;
+  terms_.peer = d.pair;
+  terms_.peer_token = d.token;
   agree({.kind = hello_kind::accept,
          .type = d.type,
          .mtu = d.mtu,
@@ -112,10 +112,10 @@ result<void> verbs_pair::attach_to(const pair_descriptor& d) {
         {.ours = d.read_depth, .theirs = d.read_depth});
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = static_cast<ibv_mtu>(mtu_);
+  attr.path_mtu = static_cast<ibv_mtu>(terms_.mtu);
   attr.dest_qp_num = d.pair;
   attr.rq_psn = d.first_psn;
-  const gid_bytes own = own_descriptor_->gid;
+  const gid_bytes own = terms_.own->gid;
   attr.ah_attr = datagram_path(domain, &own);
   attr.ah_attr.grh.dgid = to_gid(d.gid);
   attr.ah_attr.dlid = d.lid;
@@ -124,16 +124,15 @@ result<void> verbs_pair::attach_to(const pair_descriptor& d) {
                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (!receiving) return receiving;
   attr.qp_state = IBV_QPS_RTS;
-  attr.sq_psn = own_descriptor_->first_psn;
+  attr.sq_psn = terms_.own->first_psn;
   const result<void> sending =
       to_send(attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
   if (!sending) return sending;
-  if (to_control_ == nullptr) {
+  if (terms_.to_control == nullptr) {
     return failure{errc::unreachable, "no path to the control port of " + peer_};
   }
   move_to(phase::attaching);
-  set_waiting(true);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
   repeat_after_ = first_attach;
   on_repeat();

@@ -29,9 +29,8 @@ result<void> verbs_receive_queue::make() {
   if (!queue) return queue.why();
   queue_ = *queue;
   place_ = home_.enter(*this);
-  placed_ = true;
-  ids_ =
-      pack({.what = work::shared_receive, .generation = place_.generation, .place = place_.index});
+  ids_ = pack(
+      {.what = work::shared_receive, .generation = place_->generation, .place = place_->index});
   ibv_srq_init_attr init{};
   init.srq_context = &home_;
   init.attr.max_wr = depth_;
@@ -45,7 +44,7 @@ result<void> verbs_receive_queue::make() {
 verbs_receive_queue::~verbs_receive_queue() {
   CORDMA_REQUIRE_OP(pairs_, ==, 0U);
   CORDMA_ASSERT_OP(ended_.size(), ==, 0U);
-  if (placed_) home_.leave(*this, place_);
+  if (place_) home_.leave(*this, *place_);
   home_.home().remove(timer_);
   for (retired_pair& gone : retired_) destroy(gone);
   const ibv_srq* const was = srq_.get();
@@ -104,8 +103,8 @@ void verbs_receive_queue::finish(std::uint32_t place, completion c) noexcept {
   --on_device_;
   c.id = slots_[place].id;
   free_[free_count_++] = place;
-  if (home_.has_room() && !has_completions()) [[likely]]
-    return home_.tell(c);
+  if (home_.outlet().has_room() && !has_completions()) [[likely]]
+    return home_.outlet().tell(c);
   CORDMA_ASSERT_OP(finished_count_, <, depth_);
   finished_[(first_finished_ + finished_count_++) % depth_] = c;
   home_.mark_completed(completed_link_);
@@ -178,7 +177,8 @@ void verbs_receive_queue::end(verbs_pair& p) noexcept {
   home_.mark_completed(completed_link_);
 }
 
-// Events are looked at before the completions of the same poll: what that took, or told at once, does not count.
+// Events are looked at before the completions of the same poll: what that took, or told at once, does
+// not count.
 void verbs_receive_queue::tell_ended() noexcept {
   const auto first_later = std::ranges::find_if(
       ended_, [this](const ending& e) { return !e.waited || e.after > taken_; });
@@ -255,7 +255,7 @@ result<std::unique_ptr<receive_queue>> verbs_adapter::make_receive_queue(
   return std::unique_ptr<receive_queue>(std::move(made));
 }
 
-verbs_adapter::place verbs_adapter::enter(verbs_receive_queue& q) {
+table_place verbs_adapter::enter(verbs_receive_queue& q) {
   const auto is_free = [](const shared_seat& s) { return s.queue == nullptr; };
   auto at = std::ranges::find_if(shared_seats_, is_free);
   if (at == shared_seats_.end()) at = shared_seats_.insert(at, shared_seat());
@@ -263,7 +263,7 @@ verbs_adapter::place verbs_adapter::enter(verbs_receive_queue& q) {
   return {static_cast<std::uint32_t>(at - shared_seats_.begin()), at->generation};
 }
 
-void verbs_adapter::leave(const verbs_receive_queue& q, const place& at) noexcept {
+void verbs_adapter::leave(const verbs_receive_queue& q, const table_place& at) noexcept {
   CORDMA_ASSERT_OP(at.index, <, shared_seats_.size());
   shared_seat& here = shared_seats_[at.index];
   CORDMA_ASSERT(here.queue == &q);
@@ -278,9 +278,9 @@ verbs_receive_queue* verbs_adapter::find(const receive_queue* q) noexcept {
 }
 
 void verbs_adapter::end_users_of(const verbs_receive_queue& q, const failure& why) noexcept {
-  for (const seat& s : seats_) {
-    if (s.pair != nullptr && s.pair->receives_from(q)) s.pair->device_gone(why);
-  }
+  pairs_.for_each([&q, &why](verbs_pair& p) {
+    if (p.receives_from(q)) p.device_gone(why);
+  });
 }
 
 void verbs_adapter::on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept {
@@ -301,8 +301,7 @@ void verbs_adapter::on_told_of_shared(const async_event& e) noexcept {
 }
 
 void verbs_adapter::drop_told(const ibv_srq* queue) noexcept {
-  const std::lock_guard lock(told_mutex_);
-  std::erase_if(told_, [queue](const async_event& e) {
+  told_.drop_if([queue](const async_event& e) {
     return e.about == async_event::subject::own && e.pair == 0 && e.element == queue;
   });
 }
@@ -315,11 +314,11 @@ void verbs_adapter::drop_events(const receive_queue& queue) noexcept {
 // ---- what a queue pair with such a queue does otherwise ----
 
 bool verbs_pair::awaits_last() const noexcept {
-  return shared_ != nullptr && receiving_ && !had_last_ && qp_ != nullptr;
+  return shared_.state == drawing::begun && native_.pair != nullptr;
 }
 
 wc_status verbs_pair::on_shared_receive(const ibv_wc& wc) noexcept {
-  ++activity_;
+  watch_.on_completion();
   if (phase_ == phase::open && wc.status == IBV_WC_SUCCESS) [[likely]]
     return wc_status::success;
   const wc_status status = begin_receive(wc);
@@ -329,26 +328,26 @@ wc_status verbs_pair::on_shared_receive(const ibv_wc& wc) noexcept {
 
 // Nothing more comes out of its receive queue by this queue pair.
 void verbs_pair::last_receive() noexcept {
-  if (shared_ == nullptr || had_last_) return;
-  home_.drain(shared_->completions());
-  had_last_ = true;
-  shared_->end(*this);
+  if (shared_.state == drawing::apart || shared_.state == drawing::ended) return;
+  home_.drain(shared_.from->completions());
+  shared_.state.become(drawing::ended);
+  shared_.from->end(*this);
 }
 
 void verbs_pair::tell_last_receive() noexcept {
   cm_event last;
   last.what = cm_event::type::last_receive;
   last.pair = this;
-  home_.push_event(last_place_, std::move(last));
+  home_.push_event(events_.last, std::move(last));
 }
 
 bool verbs_pair::let_go() noexcept {
   const bool early = awaits_last();
-  if (early && !failed_) set_error_state();
-  home_.drain(shared_->completions());
-  shared_->leave(*this);
+  if (early && !has_failed()) set_error_state();
+  home_.drain(shared_.from->completions());
+  shared_.from->leave(*this);
   if (!early || !sends_.idle()) return false;
-  shared_->retire({.pair = std::move(qp_), .sends = queue_, .room = completions()});
+  shared_.from->retire({.pair = std::move(native_.pair), .sends = queue_, .room = completions()});
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cordma::transport::verbs {
@@ -72,8 +73,7 @@ class verbs_receive_queue final : public receive_queue {
   std::uint32_t segments_;
   ibv_cq* queue_ = nullptr;
   owned<ibv_srq> srq_;
-  verbs_adapter::place place_;
-  bool placed_ = false;
+  std::optional<table_place> place_;
   std::uint64_t ids_ = 0;  // the wr_id of its place 0
   std::size_t pairs_ = 0;
   std::uint32_t limit_ = 0;  // 0: not armed
