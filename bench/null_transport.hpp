@@ -73,7 +73,8 @@ class null_operation final : public cordma::operation<null_operation<Transport>,
   friend class cordma::operation;
   struct posted final : request {
     explicit posted(null_operation& o) noexcept
-        : request([](request& r) noexcept { static_cast<posted&>(r).owner.finish_in_poll(); }), owner(o) {}
+        : request([](request& r) noexcept { static_cast<posted&>(r).owner.finish_in_poll(); }),
+          owner(o) {}
     null_operation& owner;
   };
   void do_start() noexcept {

@@ -123,7 +123,7 @@ void message_send::fail(failure why) noexcept {
 
 void message_send::do_start() noexcept {
   endpoint_core& e = *endpoint_;
-  if (straight_ && e.peer != nullptr && e.home->on_owner_thread() &&
+  if (straight_ && e.peer != nullptr && home()->on_owner_thread() &&
       peer_of(e).put(eager_, word_, slices_[0])) [[likely]] {
     return leave_at_once();
   }
@@ -165,10 +165,7 @@ message_receive::message_receive(message_core& core, const endpoint_core* from, 
       place_{.pattern = {.tag = tag & mask, .mask = mask, .from = from}} {}
 
 message_receive::message_receive(message_segment& wanted, const Slice& into) noexcept
-    : operation_base(wanted.port->core->home),
-      core_(nullptr),
-      wanted_(&wanted),
-      into_(into) {}
+    : operation_base(wanted.port->core->home), core_(nullptr), wanted_(&wanted), into_(into) {}
 
 message_receive::message_receive(failure why, reactor* home) noexcept
     : operation_base(home), core_(nullptr) {

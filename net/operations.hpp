@@ -104,8 +104,11 @@ class post_base : public operation_base {
   friend class worker_core;
   friend struct endpoint_core;
 
-  void start_as(side as) noexcept;
-  [[nodiscard]] bool is_done_now(endpoint_core& e) noexcept;
+  [[nodiscard]] bool is_open() const noexcept;
+  void post_open(side as) noexcept;
+  void post_open_send() noexcept;
+  void post_open_recv() noexcept;
+  [[nodiscard]] bool is_done_now() noexcept;
   [[nodiscard]] bool is_carried_out(endpoint_core& e) noexcept;
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.

@@ -28,9 +28,9 @@ result<std::size_t> Worker::poll(std::size_t most) {
   if (reactor::current() == loop_) {
     return failure{errc::bad_state, "a coroutine cannot poll the loop that runs it: co_await"};
   }
-  core_->may_complete = most;
+  core_->limit(most);
   result<std::size_t> happened = loop_->poll();
-  core_->may_complete = detail::worker_core::no_limit;
+  core_->limit(detail::worker_core::no_limit);
   return happened;
 }
 

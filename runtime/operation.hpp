@@ -236,8 +236,9 @@ class [[nodiscard]] operation : public Base {
   }
   template <class Promise>
     requires std::is_base_of_v<task_promise_base, Promise>
-  bool await_suspend(std::coroutine_handle<Promise> h,
-                     std::source_location here = std::source_location::current()) noexcept {
+  [[gnu::always_inline]] bool await_suspend(
+      std::coroutine_handle<Promise> h,
+      std::source_location here = std::source_location::current()) noexcept {
     h.promise().suspended_at = here;
     return suspend(h, *h.promise().context);
   }

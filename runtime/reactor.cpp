@@ -197,28 +197,26 @@ result<std::size_t> reactor::poll() noexcept {
 
 [[gnu::always_inline]] inline std::size_t reactor::pass() noexcept {
   in_turn_ = true;
-  reactor* const outer = std::exchange(current_reactor, this);
+  outer_ = std::exchange(current_reactor, this);
   inline_budget_ = inline_budget_per_turn;
+  own_timer_only_ = false;
   std::size_t work = poll_all();
-  bool own_timer_only = false;
-  if (!inbox_empty() || first_timer_ != nullptr) {
-    work += run_inbox();
-    const std::size_t fired = fire_timers();
-    own_timer_only = work == 0 && fired != 0;
-    work += fired;
-  }
+  if (!inbox_empty() || first_timer_ != nullptr) work = run_inbox_and_timers(work);
   if (!ready_.empty()) work += run_ready();
-  current_reactor = outer;
+  current_reactor = outer_;
   in_turn_ = false;
   ++counters_.turns;
   if (--passes_to_coarse_time_ == 0) [[unlikely]]
     read_coarse_time();
-  if (work == 0) {
-    ++counters_.idle_turns;
-  } else {
-    own_timer_only_ = own_timer_only;
-  }
+  if (work == 0) ++counters_.idle_turns;
   return work;
+}
+
+[[gnu::noinline]] std::size_t reactor::run_inbox_and_timers(std::size_t work) noexcept {
+  work += run_inbox();
+  const std::size_t fired = fire_timers();
+  own_timer_only_ = work == 0 && fired != 0;
+  return work + fired;
 }
 
 std::size_t reactor::poll_all() noexcept {
@@ -253,13 +251,9 @@ std::size_t reactor::run_inbox() noexcept {
 [[gnu::always_inline]] inline std::size_t reactor::run_ready() noexcept {
   ready_item& first = ready_.pop_front();
   ++counters_.resumes;
-  if (ready_.empty()) {
-    first.run_(first);
-    return 1;
-  }
-  ready_.push_back(end_of_pass_);
+  if (!ready_.empty()) ready_.push_back(end_of_pass_);
   first.run_(first);
-  return 1 + run_ready_to_the_end();
+  return end_of_pass_.linked() ? 1 + run_ready_to_the_end() : 1;
 }
 
 std::size_t reactor::run_ready_to_the_end() noexcept {
@@ -286,12 +280,12 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
   stuck_ = false;
   while (!done(context)) {
     if (stop_requested_) return failure{errc::shutdown};
-    // A coroutine may have forked, and this be the child.
-    if (inherited()) return wrong_thread({});
     if (turn()) {
       if (idle_turns_ != 0) came_to_life();
       continue;
     }
+    // A coroutine may have forked, and this be the child.
+    if (inherited()) return wrong_thread({});
     if (done(context)) break;
     idle();
     if (stuck_) return deadlock();

@@ -321,6 +321,8 @@ class reactor {
 
   std::size_t pass() noexcept;
   std::size_t poll_all() noexcept;
+  // These and `work`.
+  std::size_t run_inbox_and_timers(std::size_t work) noexcept;
   std::size_t run_inbox() noexcept;
   std::size_t fire_timers() noexcept;
   std::size_t run_ready() noexcept;
@@ -388,6 +390,7 @@ class reactor {
   time_point looked_at_{never};  // ... the last time while it is idle
   time_point idle_since_{never};
   bool slept_ = false;           // since idle_since_
+  reactor* outer_ = nullptr;     // whose turn this one's is inside of
   bool own_timer_only_ = false;  // all that the last pass found to do
   bool wake_cost_measured_ = false;
   cordma::spin_budget spin_;

@@ -17,6 +17,7 @@ void adapter_poller::end_later(endpoint_core& e) noexcept {
   CORDMA_ASSERT(e.via == this);
   CORDMA_ASSERT(e.cause != nullptr);
   if (!e.ending.linked()) ending_.push_back(e.ending);
+  careful_ = true;
 }
 
 void adapter_poller::end_due(bool all_told) noexcept {

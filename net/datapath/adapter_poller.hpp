@@ -54,6 +54,8 @@ class adapter_poller final : public poller {
   [[nodiscard]] failure why_broken() const;
   // It ends when all that came before has been told; its cause is known at once.
   void end_later(endpoint_core& e) noexcept;
+  // The worker has endpoints to bury, or a limit: the polls look for that, until there is nothing of it.
+  void take_care() noexcept { careful_ = true; }
 
   // The queue pair goes, maybe while its completions are looked at: none of them says that it is from there.
   void forget(const transport::queue_pair& pair) noexcept {
@@ -63,8 +65,9 @@ class adapter_poller final : public poller {
   }
 
  private:
-  std::size_t poll_for(std::size_t most) noexcept;
+  std::size_t poll_carefully() noexcept;
   std::size_t look_at(std::size_t n, std::size_t room, bool progressed) noexcept;
+  void tidy(bool all_told) noexcept;
   [[nodiscard]] transport::arrived_message* let_stay(transport::arrived_message* m) noexcept;
   void hand_over_arrived() noexcept;
   void end_due(bool all_told) noexcept;
@@ -76,6 +79,7 @@ class adapter_poller final : public poller {
   std::unique_ptr<transport::adapter> adapter_;
   transport::domain* domain_;
   worker_core& owner_;
+  bool careful_ = false;
   bool broken_ = false;
   bool kept_ = false;
   list<ending_link> ending_;

@@ -49,6 +49,20 @@ static_assert(!(endpoint_state::closing >> endpoint_state::connected));
 static_assert(!(endpoint_state::closed >> endpoint_state::connecting));
 static_assert(!(endpoint_state::closed >> endpoint_state::connected));
 
+// A request that is done with its post; one that was not, after all.
+inline void count_put(endpoint_counters& c, std::uint64_t bytes) noexcept {
+  ++c.sends;
+  ++c.rings;
+  ++c.immediate;
+  c.bytes_sent += bytes;
+}
+inline void take_back_put(endpoint_counters& c, std::uint64_t bytes) noexcept {
+  --c.sends;
+  --c.rings;
+  --c.immediate;
+  c.bytes_sent -= bytes;
+}
+
 struct endpoint_core final : list_node, transport::message_taker {
   endpoint_core();
 
@@ -134,6 +148,7 @@ struct endpoint_core final : list_node, transport::message_taker {
   void on_arrived(transport::arrived_message& m) noexcept override;
   // True: the receive is held. Else it is to be posted, and all that were held are.
   [[nodiscard]] bool hold(post_base& op) noexcept;
+  [[nodiscard]] bool hold_at_once(post_base& op) noexcept;
   // From now on the transport has the receives.
   void post_held() noexcept;
   void refresh_open() noexcept;

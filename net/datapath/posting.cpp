@@ -13,8 +13,7 @@ using transport::completion;
 using transport::posted;
 
 [[gnu::always_inline]] inline void post_base::complete(side as, endpoint_core& e,
-                                                       const completion& c,
-                                                       bool in_poll) noexcept {
+                                                       const completion& c, bool in_poll) noexcept {
   if (c.status != transport::wc_status::success) [[unlikely]] {
     complete_badly(c);
     return;
@@ -139,11 +138,17 @@ void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
   if (post_in(*first_free_, e, op, as, nullptr) == posted::done) op.done_at_once(as);
 }
 
-[[gnu::always_inline]] inline bool endpoint_core::hold(post_base& op) noexcept {
+bool endpoint_core::hold(post_base& op) noexcept {
   if (message_waits) return false;
-  if (op.lease_ || op.aside_ != post_base::aside::nothing || op.request_.segment_count != 1)
-      [[unlikely]] {
-    post_held();
+  if (hold_at_once(op)) return true;
+  post_held();
+  return false;
+}
+
+// Where receives are held, and it is as most are.
+[[gnu::always_inline]] inline bool endpoint_core::hold_at_once(post_base& op) noexcept {
+  if (!holds_recvs || message_waits || op.lease_ || op.aside_ != post_base::aside::nothing ||
+      op.request_.segment_count != 1 || op.total_ > caps->max_message || recv_credits == 0) {
     return false;
   }
   op.set_phase(operation_base::phase::posted);
@@ -235,31 +240,27 @@ bool post_base::is_carried_out(endpoint_core& e) noexcept {
 }
 
 // No slot, no completion: where the transport can, most are done with their post.
-[[gnu::always_inline]] inline bool post_base::is_done_now(endpoint_core& e) noexcept {
-  if (!e.posts_now) return false;
-  if (request_.op == transport::opcode::send && request_.segment_count == 1) {
-    if (aside_ != aside::nothing ||
-        !e.pair->put(segments_[0].addr, static_cast<std::uint32_t>(total_))) {
-      return false;
-    }
-  } else if (!is_carried_out(e)) {
-    return false;
-  }
-  ++e.counters.sends;
-  ++e.counters.rings;
-  ++e.counters.immediate;
-  e.counters.bytes_sent += total_;
+[[gnu::always_inline]] inline bool post_base::is_done_now() noexcept {
+  endpoint_core& e = *endpoint_;
+  const bool is_done = request_.op == transport::opcode::send && request_.segment_count == 1 &&
+                               aside_ == aside::nothing
+                           ? e.pair->put(segments_[0].addr, static_cast<std::uint32_t>(total_))
+                           : is_carried_out(e);
+  if (!is_done) return false;
+  count_put(e.counters, total_);
   finish();
   return true;
 }
 
-[[gnu::always_inline]] inline void post_base::start_as(side as) noexcept {
+// Whether it may go as it comes, on this thread.
+[[gnu::always_inline]] inline bool post_base::is_open() const noexcept {
+  const endpoint_core& e = *endpoint_;
+  return !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
+         e.home->on_owner_thread();
+}
+
+[[gnu::always_inline]] inline void post_base::post_open(side as) noexcept {
   endpoint_core& e = *endpoint_;
-  const bool open = !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
-                    e.home->on_owner_thread();
-  if (!open) [[unlikely]]
-    return start_with_care();
-  if (as == side::send && is_done_now(e)) return;
   if ((as == side::recv ? e.recv_credits : e.send_credits) != 0 &&
       request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message)
       [[likely]] {
@@ -269,8 +270,20 @@ bool post_base::is_carried_out(endpoint_core& e) noexcept {
   }
 }
 
-void post_base::start_send() noexcept { start_as(side::send); }
-void post_base::start_recv() noexcept { start_as(side::recv); }
+[[gnu::noinline]] void post_base::post_open_send() noexcept { post_open(side::send); }
+[[gnu::noinline]] void post_base::post_open_recv() noexcept { post_open(side::recv); }
+
+void post_base::start_send() noexcept {
+  if (!is_open()) [[unlikely]]
+    return start_with_care();
+  if (!endpoint_->posts_now || !is_done_now()) return post_open_send();
+}
+
+void post_base::start_recv() noexcept {
+  if (!is_open()) [[unlikely]]
+    return start_with_care();
+  if (!endpoint_->hold_at_once(*this)) return post_open_recv();
+}
 
 void post_base::start_with_care() noexcept {
   endpoint_core& e = *endpoint_;
@@ -413,13 +426,11 @@ transport::arrived_message* adapter_poller::let_stay(transport::arrived_message*
   return m;
 }
 
-[[gnu::always_inline]] inline void adapter_poller::hand_over_arrived() noexcept {
+void adapter_poller::hand_over_arrived() noexcept {
   const auto all = adapter_->arrived();
-  adapter_->handing_out = true;  // no receive takes at once what comes behind these
   for (transport::arrived_message* m = all.data(); m != all.data() + all.size();) {
-    if (m->from != nullptr) [[likely]] {
+    if (m->from != nullptr) [[likely]]
       m->from->in_place->on_arrived(*m);
-    }
     if (!m->stays) [[likely]] {
       ++m;
     } else {
@@ -427,29 +438,36 @@ transport::arrived_message* adapter_poller::let_stay(transport::arrived_message*
     }
   }
   adapter_->release_arrived();
-  adapter_->handing_out = false;
 }
 
 std::size_t adapter_poller::poll() noexcept {
-  if (owner_.may_complete != worker_core::no_limit) [[unlikely]]
-    return poll_for(std::min(batch_.size(), owner_.may_complete));
+  if (careful_) [[unlikely]]
+    return poll_carefully();
   bool progressed = false;
   const std::size_t n = adapter_->poll(batch_, progressed);
-  const std::size_t arrived = adapter_->arrived().size();
-  if (n != 0 || progressed || adapter_->has_events()) [[unlikely]]
+  if ((n | std::size_t{progressed} | std::size_t{adapter_->has_events()}) != 0) [[unlikely]]
     return look_at(n, batch_.size(), progressed);
-  if (arrived != 0) hand_over_arrived();
-  if (!ending_.empty()) [[unlikely]]
-    end_due(arrived < batch_.size());
-  owner_.sweep();
+  const std::size_t arrived = adapter_->arrived().size();
+  if (arrived == 1) {  // as most often
+    transport::arrived_message& m = adapter_->arrived().front();
+    m.from->in_place->on_arrived(m);
+    adapter_->release_arrived();
+  } else if (arrived != 0) {
+    hand_over_arrived();
+  }
+  if (careful_) [[unlikely]]
+    tidy(arrived < batch_.size());
   return arrived;
 }
 
-// At most so many things may happen in this pass.
-std::size_t adapter_poller::poll_for(std::size_t most) noexcept {
+// At most so many things may happen in this pass as the worker says.
+std::size_t adapter_poller::poll_carefully() noexcept {
   bool progressed = false;
+  const std::size_t most = std::min(batch_.size(), owner_.may_complete);
   const std::size_t n = adapter_->poll(std::span(batch_).first(most), progressed);
-  owner_.may_complete -= n + adapter_->arrived().size();
+  if (owner_.may_complete != worker_core::no_limit) {
+    owner_.may_complete -= n + adapter_->arrived().size();
+  }
   return look_at(n, most, progressed);
 }
 
@@ -471,10 +489,15 @@ std::size_t adapter_poller::look_at(std::size_t n, std::size_t room, bool progre
     adapter_->handing_out = false;
   }
   if (!adapter_->arrived().empty()) hand_over_arrived();
-  if (!ending_.empty()) [[unlikely]]
-    end_due(all < room);
-  owner_.sweep();
+  if (careful_) tidy(all < room);
   return all + (progressed ? 1 : 0);
+}
+
+void adapter_poller::tidy(bool all_told) noexcept {
+  if (!ending_.empty()) end_due(all_told);
+  owner_.sweep();
+  careful_ =
+      !ending_.empty() || owner_.has_graves() || owner_.may_complete != worker_core::no_limit;
 }
 
 }  // namespace cordma::detail

@@ -411,6 +411,18 @@ void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
   }
   e->unlink();
   graveyard_.push_back(*e.release());
+  take_care();
+}
+
+void worker_core::take_care() noexcept {
+  for (const auto* const all : {&adapters_, &rail_adapters_}) {
+    for (const auto& via : *all) via->take_care();
+  }
+}
+
+void worker_core::limit(std::size_t most) noexcept {
+  may_complete = most;
+  take_care();
 }
 
 std::size_t worker_core::in_flight() noexcept {
@@ -421,7 +433,7 @@ std::size_t worker_core::in_flight() noexcept {
   return sum;
 }
 
-void worker_core::sweep_graveyard() noexcept {
+void worker_core::sweep() noexcept {
   graveyard_.for_each([](endpoint_core& e) {
     CORDMA_ASSERT(e.handle_gone);
     if (e.inflight() == 0) delete &e;

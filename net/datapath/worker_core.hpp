@@ -80,11 +80,11 @@ class worker_core {
   }
   // The handle is gone: aborts, and keeps the core until nothing is in flight.
   void bury(std::unique_ptr<endpoint_core> endpoint) noexcept;
-  void sweep() noexcept {
-    if (!graveyard_.empty()) [[unlikely]]
-      sweep_graveyard();
-  }
-  void sweep_graveyard() noexcept;
+  // Destroys those with nothing in flight any more.
+  void sweep() noexcept;
+  [[nodiscard]] bool has_graves() const noexcept { return !graveyard_.empty(); }
+  // So many requests may complete, and messages come, until this is called again.
+  void limit(std::size_t most) noexcept;
   [[nodiscard]] bool is_full() const noexcept {
     return most_endpoints != 0 && endpoint_count >= most_endpoints;
   }
@@ -131,6 +131,7 @@ class worker_core {
     explicit section(worker_core& w) noexcept;
     worker_core& owner;
   };
+  void take_care() noexcept;
   void dump(dump_writer& out) noexcept;
   void dump_endpoint(dump_writer& out, endpoint_core& e) noexcept;
   // The request that was posted first, of those of `e` that are in flight; without a name: there is none.

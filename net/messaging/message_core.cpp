@@ -175,8 +175,12 @@ void message_core::run(message_segment& s) noexcept {
     if (!s.is_offer()) call(found->plain, {message.from(), message.header(), message.data()});
     return;
   }
+  start(found->task, std::move(message));
+}
+
+void message_core::start(const am_handler& handler, ActiveMessage&& message) noexcept {
   try {
-    handlers.start(found->task, std::move(message));
+    handlers.start(handler, std::move(message));
   } catch (...) {
     handlers.count_failure();
   }

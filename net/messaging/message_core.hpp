@@ -55,6 +55,7 @@ struct message_core {
   // Of an active message: begins its handler, or calls it, and its Endpoint may be gone then.
   void run(message_segment& s) noexcept;
   void call(const am_function& handler, const ShortMessage& message) noexcept;
+  void start(const am_handler& handler, ActiveMessage&& message) noexcept;
   void end_receives(const failure& why) noexcept;
   // Of those that wait for that one alone.
   void end_receives_from(const endpoint_core& sender, const failure& why) noexcept;

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint32_t most_offers = 64;  // announced by the peer, and not answered
 static_assert(most_offers <= protocol::most_offers, "more than a hello may say");
 constexpr std::uint32_t least_sends = 4;
+constexpr auto short_bytes = static_cast<std::uint32_t>(frame_entry::bytes - protocol::head_bytes);
 
 }  // namespace
 
@@ -136,6 +137,8 @@ void peer_core::settle() noexcept {
   puts = hears && waiting.empty() && sending.empty() &&
          endpoint->state == endpoint_state::connected && endpoint->batches == 0;
   longest = theirs ? theirs->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
+  // With one segment only what lies behind its head can be posted: nothing longer is put either.
+  if (endpoint->granted.max_segments == 1) longest = std::min(longest, short_bytes);
 }
 
 // What is short enough is copied together first.
@@ -153,6 +156,11 @@ bool peer_core::put_gathered(const message_send& op) noexcept {
     append(s.data(), s.size());
   }
   return put(op.eager_, op.word_, all.data(), bytes);
+}
+
+void peer_core::take_back(std::uint32_t bytes) noexcept {
+  credits->put_back();
+  take_back_put(endpoint->counters, protocol::head_bytes + bytes);
 }
 
 void peer_core::send(message_send& op) noexcept {
@@ -460,7 +468,13 @@ void peer_core::take_active(std::uint64_t first, std::uint64_t word,
     message_segment* const s = copy_arrived(m);
     if (s == nullptr) return;
     s->head = head;
-    return accept(*s);
+    const bool is_task = found != nullptr && found->task && what.header <= head.body;
+    if (!is_task || !window.take()) [[unlikely]]
+      return accept(*s);
+    s->header_bytes = what.header;
+    held.push_back(*s);
+    say_what_waits();
+    return core.start(found->task, ActiveMessage(*s));
   }
   transport::copy_bytes(bytes.data(), m.data + protocol::head_bytes, head.body);
   count_received(m.bytes);

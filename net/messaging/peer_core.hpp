@@ -41,6 +41,8 @@ struct peer_core final : endpoint_frames, list_node {
   [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const std::byte* data,
                          std::uint32_t bytes) noexcept;
   [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const Slice& s) noexcept;
+  // What the transport did not put.
+  void take_back(std::uint32_t bytes) noexcept;
   // The same with all of `op`, if it is short.
   [[nodiscard]] bool put_gathered(const message_send& op) noexcept;
   // Whether a message goes out at once.
@@ -89,8 +91,8 @@ struct peer_core final : endpoint_frames, list_node {
   std::optional<protocol::send_credits> credits;
   protocol::receive_window window;
   // What every message looks at; see settle().
-  bool puts = false;          // connected, the peer's hello is here, no batch, and nothing waits to go out
-  bool hears = false;         // the peer's hello is here, and somebody may want what comes
+  bool puts = false;   // connected, the peer's hello is here, no batch, and nothing waits to go out
+  bool hears = false;  // the peer's hello is here, and somebody may want what comes
   std::uint32_t longest = 0;  // body of a frame, that the peer takes
   bool hello_said = false;
   bool pumping = false;
@@ -214,16 +216,13 @@ struct peer_core final : endpoint_frames, list_node {
   if (!puts || bytes > longest || !credits->try_to_take()) [[unlikely]]
     return false;
   endpoint_core& e = *endpoint;
+  count_put(e.counters, protocol::head_bytes + bytes);
   const protocol::frame_head head{.kind = kind, .given = window.given(), .body = bytes};
   if (!e.pair->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]] {
-    credits->put_back();
+    take_back(bytes);
     return false;
   }
   window.say();
-  ++e.counters.sends;
-  ++e.counters.rings;
-  ++e.counters.immediate;
-  e.counters.bytes_sent += protocol::head_bytes + bytes;
   return true;
 }
 

@@ -543,7 +543,8 @@ task<> say_request(stage& on, const bytes_said* what, std::uint64_t n, failing h
   const auto word = protocol::to_word(
       {.id = protocol::request_id_of_messages, .header = static_cast<std::uint16_t>(what->size())});
   message_send_operation said(w.client.core(), protocol::frame_kind::am_eager, word,
-                              std::span(&nothing, 1), *what);
+                              std::span(&nothing, 1));
+  said.set_header(*what);
   said.start();
   co_await until_it_ends(w.server, n, how);
   const result<void> sent = co_await said.result();

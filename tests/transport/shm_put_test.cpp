@@ -108,8 +108,7 @@ TEST_CASE("shm put: messages of every size are taken where they lie, in order, l
   CHECK(c.client.done.empty());
 }
 
-TEST_CASE(
-    "shm put: neither longer than the ring takes at once, nor after closing") {
+TEST_CASE("shm put: neither longer than the ring takes at once, nor after closing") {
   lane c;
   CHECK_FALSE(c.put(0, 8193 - 16));
   CHECK(c.put(0, 8192 - 16));

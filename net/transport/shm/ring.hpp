@@ -27,8 +27,9 @@ class ring_writer {
   ring_writer() noexcept = default;
   ring_writer(std::byte* cells, std::uint32_t bytes, ring_control* control) noexcept
       : cells_(cells),
+        at_(cells),
+        end_(cells + bytes),
         mask_(bytes / cell_bytes - 1),
-        lap_shift_(static_cast<unsigned>(std::countr_zero(bytes / cell_bytes))),
         limit_(bytes / cell_bytes),
         control_(control) {
     CORDMA_REQUIRE_OP(std::popcount(bytes), ==, 1);
@@ -61,20 +62,21 @@ class ring_writer {
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
   // Where the payload of the next message goes. REQUIRES room for it.
-  [[nodiscard]] std::byte* payload() noexcept { return cell(position_) + sizeof(cell_header); }
+  [[nodiscard]] std::byte* payload() noexcept { return at_ + sizeof(cell_header); }
   // Completes the message. Withheld: not to be seen before release().
   void write(message what, std::uint8_t flags, std::uint16_t pieces, std::uint32_t imm_be,
              std::uint32_t length, std::uint64_t cells, bool withhold) noexcept {
-    std::byte* const at = cell(position_);
+    std::byte* const at = at_;
     const std::uint64_t rest = std::uint64_t{static_cast<std::uint8_t>(what)} |
                                std::uint64_t{flags} << 8 | std::uint64_t{pieces} << 16 |
                                std::uint64_t{imm_be} << 32;
     static_assert(std::endian::native == std::endian::little);
     std::memcpy(at + 8, &rest, sizeof rest);
     const std::uint64_t next = position_ + cells;
-    if (next < wipe_until_) wipe(next);
+    const std::uint64_t word = published_word(stamp_, length);
+    go_to(next, cells);
+    if (next < wipe_until_) wipe();
     if (cells > 1) wipe_until_ = next + mask_ + 1;
-    const std::uint64_t word = published_word(stamp(position_), length);
     if (withhold && withheld_ == nullptr) {
       withheld_ = at;
       withheld_word_ = word;
@@ -82,7 +84,6 @@ class ring_writer {
       stamp_word(at).store(word, std::memory_order_release);
       if (!withhold) release();
     }
-    position_ = next;
   }
   // A message of these bytes, behind the head if there is one. False: there is no room, as far as is known here, or
   // something is withheld; nothing has changed.
@@ -91,20 +92,24 @@ class ring_writer {
     const std::uint64_t head_bytes = head != nullptr ? sizeof *head : 0;
     const std::uint64_t length = head_bytes + bytes;
     const std::uint64_t cells = cells_for(length);
-    const std::uint64_t position = position_;
-    if (withheld_ != nullptr || position + cells + 1 > limit_) [[unlikely]]
+    const std::uint64_t next = position_ + cells;
+    if (withheld_ != nullptr || next + 1 > limit_) [[unlikely]]
       return false;
-    std::byte* const at = cell(position);
+    std::byte* const at = at_;
+    const std::uint32_t stamp = stamp_;
     constexpr auto what = std::uint64_t{static_cast<std::uint8_t>(message::send)};
     std::memcpy(at + 8, &what, sizeof what);
-    if (head != nullptr) std::memcpy(at + sizeof(cell_header), head, sizeof *head);
+    if (head != nullptr) {  // by words, as they come in registers
+      std::memcpy(at + sizeof(cell_header), &head->first, sizeof head->first);
+      std::memcpy(at + sizeof(cell_header) + sizeof head->first, &head->second,
+                  sizeof head->second);
+    }
     copy_bytes(at + sizeof(cell_header) + head_bytes, data, bytes);
-    const std::uint64_t next = position + cells;
-    if (next < wipe_until_) wipe(next);
+    go_to(next, cells);
+    if (next < wipe_until_) wipe();
     if (cells > 1) wipe_until_ = next + mask_ + 1;
-    stamp_word(at).store(published_word(stamp(position), static_cast<std::uint32_t>(length)),
+    stamp_word(at).store(published_word(stamp, static_cast<std::uint32_t>(length)),
                          std::memory_order_release);
-    position_ = next;
     return true;
   }
   [[nodiscard]] bool withholds() const noexcept { return withheld_ != nullptr; }
@@ -116,16 +121,16 @@ class ring_writer {
   }
 
  private:
-  [[nodiscard]] std::byte* cell(std::uint64_t position) const noexcept {
-    return cells_ + (position & mask_) * cell_bytes;
-  }
-  [[nodiscard]] std::uint32_t stamp(std::uint64_t position) const noexcept {
-    return static_cast<std::uint32_t>(position >> lap_shift_ << 1) | 1U;
+  void go_to(std::uint64_t position, std::uint64_t cells) noexcept {
+    position_ = position;
+    at_ += cells * cell_bytes;
+    if (at_ < end_) [[likely]]
+      return;
+    at_ -= end_ - cells_;
+    stamp_ += 2;
   }
   // The next header may lie where payload lay one lap ago, and payload may look like a stamp.
-  void wipe(std::uint64_t next) noexcept {
-    stamp_word(cell(next)).store(0, std::memory_order_relaxed);
-  }
+  void wipe() noexcept { stamp_word(at_).store(0, std::memory_order_relaxed); }
   [[nodiscard]] bool refresh(std::uint64_t n) noexcept {
     CORDMA_ASSERT_OP(position_, <, limit_);
     static_cast<void>(taken());
@@ -133,9 +138,11 @@ class ring_writer {
   }
 
   std::byte* cells_ = nullptr;
-  std::uint64_t mask_ = 0;
-  unsigned lap_shift_ = 0;
+  std::byte* at_ = nullptr;  // the cell of the next message, and its stamp
+  std::byte* end_ = nullptr;
+  std::uint32_t stamp_ = 1;
   bool broken_ = false;
+  std::uint64_t mask_ = 0;
   std::uint64_t position_ = 0;
   std::uint64_t limit_ = 0;       // position that may not be passed, as last known
   std::uint64_t wipe_until_ = 0;  // below: a cell may hold payload of the lap before

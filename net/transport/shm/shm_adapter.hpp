@@ -99,6 +99,8 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void count_polls() noexcept;
   void plan_polls() noexcept;
   void hurry() noexcept;
+  std::size_t poll_on(std::span<completion> out, bool& progressed, std::size_t i,
+                      std::size_t n) noexcept;
   std::size_t poll_slowly(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] bool took_in_place(const shm_queue_pair& q) noexcept;
   void release_all() noexcept;
@@ -118,7 +120,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   unsigned planned_polls_ = 1;
   unsigned polls_to_look_ = 1;      // as of the plan
   std::uint64_t taken_before_ = 0;  // the last arm
-  bool barrier_due_ = false;      // peers that did not fence have to have seen `may_sleep`
+  bool barrier_due_ = false;        // peers that did not fence have to have seen `may_sleep`
   int expecting_ = 0;
   bool real_time_ = true;
   adapter_page* page_;

@@ -140,12 +140,16 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   // Adds messages that lie in the ring whole to the `have` that are in `out`; how many they are then. From one on that
   // does not, all come by receives.
   std::size_t take_in_place(std::span<arrived_message> out, std::size_t have) noexcept;
+  // One of them.
+  [[nodiscard]] bool takes_one(arrived_message& m) noexcept;
+  [[nodiscard]] bool is_ready() const noexcept { return reader_.ready(); }
   // Such a message is to come by a receive, and all behind it.
   void put_back(const arrived_message& m) noexcept;
-  [[nodiscard]] bool is_whole(const cell_header& h) const noexcept;
+  [[nodiscard]] bool is_whole(cell_header h) const noexcept;
   [[nodiscard]] bool has_whole() const noexcept;
   // The next message is not to be taken in place: whether it needs a receive, and the layer above is to know.
-  [[nodiscard]] bool needs_receive(const cell_header& h) noexcept;
+  [[nodiscard]] bool needs_receive(cell_header h, arrived_message& m) noexcept;
+  void lend(cell_header h, arrived_message& m) noexcept;
   // All that was handed out was looked at, or put back.
   void looked_at() noexcept {
     lent_ = false;
@@ -428,28 +432,19 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   std::uint64_t common_token_ = 0;  // of both descriptors
 };
 
-// REQUIRES room, and that it is up.
-[[gnu::always_inline]] inline std::size_t shm_queue_pair::take_in_place(
-    std::span<arrived_message> out, std::size_t have) noexcept {
-  const std::size_t first = have;
-  while (reader_.ready()) {
-    const cell_header h = reader_.header();
-    arrived_message& m = out[have];
-    m.from = this;
-    if (!is_whole(h)) [[unlikely]] {
-      if (have != first || !needs_receive(h)) break;
-      m.data = nullptr;
-      m.stays = true;
-      return have + 1;
-    }
-    m.data = reader_.payload();
-    m.bytes = h.length;
-    m.stays = false;
-    reader_.step(cells_for(h.length));
-    lent_ = true;
-    if (++have == out.size()) break;
-  }
-  return have;
+// REQUIRES that it is not quiet. False: none can be taken so.
+[[gnu::always_inline]] inline bool shm_queue_pair::takes_one(arrived_message& m) noexcept {
+  if (!plain_ || !takes_in_place()) return false;
+  const cell_header h = reader_.header();
+  if (!is_whole(h)) return false;
+  lend(h, m);
+  return true;
+}
+
+inline void shm_queue_pair::lend(cell_header h, arrived_message& m) noexcept {
+  m = {.from = this, .data = reader_.payload(), .bytes = h.length};
+  reader_.step(cells_for(h.length));
+  lent_ = true;
 }
 
 // One of those is next.
@@ -458,7 +453,7 @@ inline bool shm_queue_pair::has_whole() const noexcept {
 }
 
 // Takes no receive where messages are taken in place.
-inline bool shm_queue_pair::is_whole(const cell_header& h) const noexcept {
+inline bool shm_queue_pair::is_whole(cell_header h) const noexcept {
   return h.what == message::send && h.flags == 0 && h.length <= reader_.most_payload();
 }
 

@@ -50,7 +50,7 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
     home_.home().remove(rnr_timer_);
     rnr_waiting_ = false;
   }
-  if (receives_empty() && plain_ && reader_.ready() && !home_.handing_out &&
+  if (receives_empty() && plain_ && reader_.ready() && !home_.handing_out && !lent_ &&
       take_at_once(request, now)) {
     by_receive_ = false;
     return posted::done;
@@ -109,10 +109,23 @@ void shm_queue_pair::put_back(const arrived_message& m) noexcept {
   }
 }
 
-bool shm_queue_pair::needs_receive(const cell_header& h) noexcept {
+// REQUIRES room, and that it is up.
+std::size_t shm_queue_pair::take_in_place(std::span<arrived_message> out,
+                                          std::size_t have) noexcept {
+  for (; have != out.size() && reader_.ready(); ++have) {
+    const cell_header h = reader_.header();
+    if (!is_whole(h)) return lent_ || !needs_receive(h, out[have]) ? have : have + 1;
+    lend(h, out[have]);
+  }
+  return have;
+}
+
+bool shm_queue_pair::needs_receive(cell_header h, arrived_message& m) noexcept {
   if (h.what > message::write_imm) return false;  // poll() sees to it
   by_receive_ = true;
-  return shared_ == nullptr;
+  if (shared_ != nullptr) return false;
+  m = {.from = this, .stays = true};
+  return true;
 }
 
 std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed) noexcept {

@@ -98,8 +98,8 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
 
 // A word apart, so that it is copied without a call.
 bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
-  if (bytes != sizeof(std::uint64_t) || !plain_ ||
-      !writer_.put(&head, data, sizeof(std::uint64_t))) [[unlikely]] {
+  if (bytes != sizeof(std::uint64_t) || !plain_ || !writer_.put(&head, data, sizeof(std::uint64_t)))
+      [[unlikely]] {
     return put_any(&head, data, bytes);
   }
   return shown();
