@@ -106,7 +106,7 @@ TEST_CASE("tcp: garbage instead of a handshake is dropped, the listener is unhar
     raw_peer p(c.listener->bound().port);
     wire::hello_buffer b;
     const std::size_t n = wire::encode(wire::hello{}, b);
-    wire::store_le(&b[wire::hello_at::data], std::uint16_t{197});  // oversized private data
+    tp::store(&b[wire::hello_at::data], std::uint16_t{197});  // oversized private data
     p.say({b.data(), n});
     drop(p);
   }

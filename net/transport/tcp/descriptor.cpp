@@ -23,8 +23,8 @@ std::vector<std::byte> encode(const pair_descriptor& d) {
   CORDMA_ASSERT_OP(d.places.size(), <=, UINT8_MAX);
   std::vector<std::byte> out(descriptor_fixed + d.places.size() * place_bytes + checksum_bytes);
   std::memcpy(out.data(), descriptor_magic.data(), descriptor_magic.size());
-  store_le(&out[8], wire_version);
-  store_le(&out[10], d.port);
+  store(&out[8], wire_version);
+  store(&out[10], d.port);
   out[12] = static_cast<std::byte>(d.places.size());
   std::memcpy(&out[16], d.own.data(), sizeof(token));
   std::size_t at = descriptor_fixed;
@@ -34,7 +34,7 @@ std::vector<std::byte> encode(const pair_descriptor& d) {
     at += place_bytes;
   }
   CORDMA_ASSERT_OP(at + checksum_bytes, ==, out.size());
-  store_le(&out[at], crc32({out.data(), at}));
+  store(&out[at], crc32({out.data(), at}));
   return out;
 }
 
@@ -45,8 +45,8 @@ result<pair_descriptor> decode_descriptor(std::span<const std::byte> bytes) {
     return broken("not a descriptor of the tcp transport");
   }
   const std::size_t body = bytes.size() - checksum_bytes;
-  if (crc32(bytes.first(body)) != load_le<std::uint32_t>(p + body)) return broken("its checksum");
-  const auto version = load_le<std::uint16_t>(p + 8);
+  if (crc32(bytes.first(body)) != load<std::uint32_t>(p + body)) return broken("its checksum");
+  const auto version = load<std::uint16_t>(p + 8);
   if (version != wire_version) {
     return failure{errc::unsupported_version, "the peer's descriptor: version: mine " +
                                                   std::to_string(wire_version) + ", theirs " +
@@ -57,7 +57,7 @@ result<pair_descriptor> decode_descriptor(std::span<const std::byte> bytes) {
     return broken("its number of addresses");
   }
   pair_descriptor d;
-  d.port = load_le<std::uint16_t>(p + 10);
+  d.port = load<std::uint16_t>(p + 10);
   std::memcpy(d.own.data(), p + 16, sizeof(token));
   for (std::size_t i = 0; i < count; ++i) {
     const std::byte* const at = p + descriptor_fixed + i * place_bytes;

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <array>
+#include <cordma/net/transport/little_endian.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace cordma::transport::tcp {
 
@@ -20,29 +22,6 @@ inline constexpr std::uint32_t most_reads = 128;         // reads and atomics ou
 // Counters travel modulo 65536 and are told apart by their distance.
 static_assert(most_depth <= (1U << 15));
 static_assert(most_reads < most_depth);
-
-template <class T>
-void store_le(std::byte* to, T value) noexcept {
-  for (std::size_t i = 0; i < sizeof(T); ++i) {
-    to[i] = static_cast<std::byte>((static_cast<std::uint64_t>(value) >> (8 * i)) & 0xff);
-  }
-}
-template <class T>
-[[nodiscard]] T load_le(const std::byte* from) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) {
-    value |= static_cast<std::uint64_t>(std::to_integer<std::uint8_t>(from[i])) << (8 * i);
-  }
-  return static_cast<T>(value);
-}
-inline void store_be32(std::byte* to, std::uint32_t value) noexcept {
-  for (unsigned i = 0; i < 4; ++i) to[i] = static_cast<std::byte>((value >> (24 - 8 * i)) & 0xff);
-}
-[[nodiscard]] inline std::uint32_t load_be32(const std::byte* from) noexcept {
-  std::uint32_t value = 0;
-  for (unsigned i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::uint32_t>(from[i]);
-  return value;
-}
 
 enum class frame_type : std::uint8_t {
   // Requests, numbered from 0 in the order of sending and carried out in that order.
@@ -75,6 +54,7 @@ enum class frame_type : std::uint8_t {
   put = 19,  // payload
 };
 
+// As it stands on the wire, but for the immediate and for the operand of a value_header.
 struct frame {
   frame_type type = frame_type::update;
   wc_status status = wc_status::success;  // nak only
@@ -118,6 +98,17 @@ static_assert(frame_at::swap == frame_at::operand + sizeof(std::uint64_t));
 static_assert(frame_at::rkey + sizeof(std::uint64_t) == target_header);
 static_assert(frame_at::operand == target_header);
 static_assert(frame_at::swap + sizeof(std::uint64_t) == atomic_header);
+
+static_assert(offsetof(frame, type) == frame_at::type && offsetof(frame, ack) == frame_at::ack);
+static_assert(offsetof(frame, status) == frame_at::status);
+static_assert(offsetof(frame, credit) == frame_at::credit);
+static_assert(offsetof(frame, request) == frame_at::request);
+static_assert(offsetof(frame, length) == frame_at::length && offsetof(frame, imm) == frame_at::imm);
+static_assert(offsetof(frame, remote_addr) == frame_at::remote_addr);
+static_assert(offsetof(frame, rkey) == frame_at::rkey);
+static_assert(offsetof(frame, operand) == frame_at::operand);
+static_assert(offsetof(frame, swap) == frame_at::swap && sizeof(frame) == most_header);
+static_assert(std::has_unique_object_representations_v<frame>);
 
 using header_buffer = std::array<std::byte, most_header>;
 
@@ -187,25 +178,12 @@ static_assert(to_frame_type(opcode::read) == frame_type::read);
 static_assert(to_frame_type(opcode::fetch_add) == frame_type::fetch_add);
 static_assert(to_frame_type(opcode::send_invalidate) == frame_type::send_invalidate);
 
-// Returns the bytes written.
-inline std::size_t encode(const frame& f, header_buffer& to) noexcept {
-  to[frame_at::type] = static_cast<std::byte>(f.type);
-  to[frame_at::status] = static_cast<std::byte>(f.status);
-  store_le(&to[frame_at::ack], f.ack);
-  store_le(&to[frame_at::credit], f.credit);
-  store_le(&to[frame_at::request], f.request);
-  store_le(&to[frame_at::length], f.length);
-  store_be32(&to[frame_at::imm], f.imm);
+// Returns the bytes that count; those behind them are written as well.
+inline std::size_t encode(const frame& f, std::span<std::byte, most_header> to) noexcept {
+  std::memcpy(to.data(), &f, sizeof f);
+  store(&to[frame_at::imm], __builtin_bswap32(f.imm));
   const std::size_t size = header_size(f.type);
-  if (size == value_header) store_le(&to[frame_at::value], f.operand);
-  if (size >= target_header) {
-    store_le(&to[frame_at::remote_addr], f.remote_addr);
-    store_le(&to[frame_at::rkey], f.rkey);
-  }
-  if (size == atomic_header) {
-    store_le(&to[frame_at::operand], f.operand);
-    store_le(&to[frame_at::swap], f.swap);
-  }
+  if (size == value_header) store(&to[frame_at::value], f.operand);
   return size;
 }
 
@@ -218,7 +196,8 @@ struct decoded {
 };
 
 namespace detail {
-[[nodiscard]] inline const char* fault(const frame& f, std::uint8_t status) noexcept {
+[[nodiscard]] inline const char* fault(const frame& f) noexcept {
+  const auto status = static_cast<std::uint8_t>(f.status);
   if (f.type == frame_type::nak) {
     if (status == 0 || status >= wc_status_count) return "a nak without a known status";
   } else if (status != 0) {
@@ -248,28 +227,21 @@ namespace detail {
   }
   if (bytes.size() < d.size) return d;
   const std::byte* const p = bytes.data();
-  const auto status = std::to_integer<std::uint8_t>(p[frame_at::status]);
-  f.ack = load_le<std::uint16_t>(p + frame_at::ack);
-  f.credit = load_le<std::uint16_t>(p + frame_at::credit);
-  f.request = load_le<std::uint16_t>(p + frame_at::request);
-  f.length = load_le<std::uint32_t>(p + frame_at::length);
-  f.imm = load_be32(p + frame_at::imm);
-  if (d.size == value_header) f.operand = load_le<std::uint64_t>(p + frame_at::value);
+  auto* const to = reinterpret_cast<std::byte*>(&f);
+  std::memcpy(to, p, plain_header);
+  f.imm = __builtin_bswap32(f.imm);
+  if (d.size == value_header) f.operand = load<std::uint64_t>(p + frame_at::value);
   if (d.size >= target_header) {
-    f.remote_addr = load_le<std::uint64_t>(p + frame_at::remote_addr);
-    f.rkey = load_le<std::uint64_t>(p + frame_at::rkey);
+    std::memcpy(to + plain_header, p + plain_header, target_header - plain_header);
   }
   if (d.size == atomic_header) {
-    f.operand = load_le<std::uint64_t>(p + frame_at::operand);
-    f.swap = load_le<std::uint64_t>(p + frame_at::swap);
+    std::memcpy(to + target_header, p + target_header, atomic_header - target_header);
   }
-  const char* const why = detail::fault(f, status);
-  if (why != nullptr) {
+  if (const char* const why = detail::fault(f); why != nullptr) {
     d.what = decoded::outcome::bad;
     d.why = why;
     return d;
   }
-  f.status = static_cast<wc_status>(status);
   d.what = decoded::outcome::whole;
   return d;
 }

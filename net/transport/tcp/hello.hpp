@@ -97,19 +97,19 @@ using hello_buffer = std::array<std::byte, most_hello>;
 inline std::size_t encode(const hello& h, hello_buffer& to) noexcept {
   CORDMA_REQUIRE_OP(h.data_length, <=, h.data.size());
   std::memcpy(&to[hello_at::magic], hello_magic.data(), hello_magic.size());
-  store_le(&to[hello_at::version], h.version);
+  store(&to[hello_at::version], h.version);
   to[hello_at::kind] = static_cast<std::byte>(h.kind);
   to[hello_at::type] = static_cast<std::byte>(h.type);
-  store_le(&to[hello_at::fixed], static_cast<std::uint16_t>(hello_fixed));
-  store_le(&to[hello_at::data], h.data_length);
-  store_le(&to[hello_at::header_bytes], h.header_bytes);
+  store(&to[hello_at::fixed], static_cast<std::uint16_t>(hello_fixed));
+  store(&to[hello_at::data], h.data_length);
+  store(&to[hello_at::header_bytes], h.header_bytes);
   to[hello_at::field] = static_cast<std::byte>(h.field);
   to[hello_at::zero8] = std::byte{0};
-  store_le(&to[hello_at::field_value], h.field_value);
-  store_le(&to[hello_at::read_depth], h.read_depth);
-  store_le(&to[hello_at::recv_depth], h.recv_depth);
-  store_le(&to[hello_at::credit], h.credit);
-  store_le(&to[hello_at::zero16], std::uint16_t{0});
+  store(&to[hello_at::field_value], h.field_value);
+  store(&to[hello_at::read_depth], h.read_depth);
+  store(&to[hello_at::recv_depth], h.recv_depth);
+  store(&to[hello_at::credit], h.credit);
+  store(&to[hello_at::zero16], std::uint16_t{0});
   std::memcpy(&to[hello_at::own], h.own.data(), sizeof(token));
   std::memcpy(&to[hello_at::peer], h.peer.data(), sizeof(token));
   std::memcpy(&to[hello_fixed], h.data.data(), h.data_length);
@@ -169,13 +169,13 @@ inline decoded_hello& bad(decoded_hello& d, const char* why) noexcept {
   if (bytes.size() < hello_prefix) return d;
   const std::byte* const p = bytes.data();
   hello& h = d.value;
-  h.version = load_le<std::uint16_t>(p + hello_at::version);
+  h.version = load<std::uint16_t>(p + hello_at::version);
   h.kind = static_cast<hello_kind>(p[hello_at::kind]);
   h.type = static_cast<service>(p[hello_at::type]);
-  h.data_length = load_le<std::uint16_t>(p + hello_at::data);
+  h.data_length = load<std::uint16_t>(p + hello_at::data);
   detail::compare(d, hello_field::version, wire_version, h.version);
   if (d.what == decoded_hello::outcome::other) return d;
-  if (load_le<std::uint16_t>(p + hello_at::fixed) != hello_fixed) {
+  if (load<std::uint16_t>(p + hello_at::fixed) != hello_fixed) {
     return detail::bad(d, "a hello of another length");
   }
   if (h.data_length > most_accept_data) {
@@ -183,12 +183,12 @@ inline decoded_hello& bad(decoded_hello& d, const char* why) noexcept {
   }
   d.size = hello_fixed + h.data_length;
   if (bytes.size() < d.size) return d;
-  h.header_bytes = load_le<std::uint16_t>(p + hello_at::header_bytes);
+  h.header_bytes = load<std::uint16_t>(p + hello_at::header_bytes);
   h.field = static_cast<hello_field>(p[hello_at::field]);
-  h.field_value = load_le<std::uint32_t>(p + hello_at::field_value);
-  h.read_depth = load_le<std::uint32_t>(p + hello_at::read_depth);
-  h.recv_depth = load_le<std::uint32_t>(p + hello_at::recv_depth);
-  h.credit = load_le<std::uint16_t>(p + hello_at::credit);
+  h.field_value = load<std::uint32_t>(p + hello_at::field_value);
+  h.read_depth = load<std::uint32_t>(p + hello_at::read_depth);
+  h.recv_depth = load<std::uint32_t>(p + hello_at::recv_depth);
+  h.credit = load<std::uint16_t>(p + hello_at::credit);
   std::memcpy(h.own.data(), p + hello_at::own, sizeof(token));
   std::memcpy(h.peer.data(), p + hello_at::peer, sizeof(token));
   std::memcpy(h.data.data(), p + hello_fixed, h.data_length);
