@@ -52,15 +52,14 @@ std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexc
   }
   if (!to_do(work::due).empty()) do_due(false);
   if (((found || took) && arrived_count_ == 0) || !events_.empty()) progressed = true;
-  const std::size_t n = hand_out(out.first(out.size() - arrived_count_));
+  const std::size_t n = has_reports() ? hand_out(out.first(out.size() - arrived_count_)) : 0;
   polling_ = false;
   return n;
 }
 
 // Where there are completions, they have half of it.
 std::size_t tcp_adapter::room_for_messages(std::size_t all) noexcept {
-  const bool shared = !to_do(work::completed).empty() || !reporting_.empty();
-  return std::min(shared ? (all + polls_ % 2) / 2 : all, most_arrived);
+  return std::min(has_reports() ? (all + polls_ % 2) / 2 : all, most_arrived);
 }
 
 // Those for which there is no place are the first ones of the next poll.
@@ -122,7 +121,6 @@ void tcp_adapter::do_due(bool now) noexcept {
 std::size_t tcp_adapter::hand_out(std::span<completion> out) noexcept {
   std::size_t n = reporting_.empty() ? 0 : take_reports(reporting_, out);
   list<connection_link>& completed = to_do(work::completed);
-  if (completed.empty()) return n;
   list<connection_link> again;
   while (n < out.size() && !completed.empty()) {
     connection_link& link = completed.pop_front();
@@ -151,8 +149,8 @@ arm_state tcp_adapter::arm() noexcept {
   CORDMA_ASSERT_OP(arrived_count_, ==, 0U);
   if (!to_do(work::pending).empty()) return arm_state::busy;
   do_due(true);
-  const bool reports = !to_do(work::completed).empty() || !reporting_.empty() || !events_.empty();
-  if (reports || !to_do(work::due).empty() || !active_.are_drained()) return arm_state::busy;
+  if (has_reports() || !events_.empty() || !to_do(work::due).empty() || !active_.are_drained())
+    return arm_state::busy;
   look_.arm();
   return arm_state::armed;
 }

@@ -140,6 +140,9 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   [[nodiscard]] bool take_pending() noexcept;
   [[nodiscard]] bool look_at_all() noexcept;
   void do_due(bool now) noexcept;
+  [[nodiscard]] bool has_reports() noexcept {
+    return !to_do(work::completed).empty() || !reporting_.empty();
+  }
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
   [[nodiscard]] list<connection_link>& to_do(work w) noexcept {
