@@ -268,3 +268,134 @@ TEST_CASE("tcp: both sides may send large messages at once") {
   CHECK(one.bytes == one_in.bytes);
   CHECK(two.bytes == two_in.bytes);
 }
+
+TEST_CASE(
+    "tcp: requests that leave one by one arrive whole and in order, whatever the socket takes") {
+  constexpr std::uint64_t count = 4000;
+  for (const std::size_t bytes : {std::size_t{300}, std::size_t{1000}, std::size_t{5000}}) {
+    CAPTURE(bytes);
+    connected c({.send_depth = 4096});
+    memory own(*c.domain, bytes + count);
+    memory old(*c.domain, 8 * count);
+    memory remote(*c.domain, 8 + bytes, tp::all_remote);
+    own.fill(7);
+    for (std::uint64_t i = 0; i < count; ++i) {  // b does not look: the socket is soon full
+      const tp::segment s = i % 250 == 3 ? old.slice(8 * i, 8) : own.slice(i, bytes);
+      tp::send_request r = i % 250 == 3 ? request(opcode::fetch_add, i, s, remote)
+                                        : request(opcode::write, i, s, remote, 8);
+      r.operand = 1;
+      post(*c.left, r);
+    }
+    c.until([&c] { return c.a.done.size() == count; });
+    std::uint64_t added = 0;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      REQUIRE(c.a.done[i].id == i);
+      REQUIRE(c.a.done[i].status == wc_status::success);
+      if (i % 250 != 3) continue;
+      std::uint64_t value = 0;
+      std::memcpy(&value, old.bytes.data() + 8 * i, sizeof value);
+      REQUIRE(value == added++);
+    }
+    CHECK(std::memcmp(remote.bytes.data() + 8, own.bytes.data() + count - 1, bytes) == 0);
+  }
+}
+
+TEST_CASE("tcp: a request of which the socket takes a part is finished before what is behind it") {
+  connected c;
+  memory own(*c.domain, 1U << 20);
+  memory remote(*c.domain, 1U << 20, tp::all_remote);
+  memory back(*c.domain, 1U << 20);
+  own.fill(3);
+  const tp::segment s = own.all();
+  for (std::uint64_t i = 0; i < 3; ++i) post(*c.left, request(opcode::write, i, s, remote));
+  const tp::segment t = back.all();
+  post(*c.left, request(opcode::read, 3, t, remote));
+  c.until([&c] { return c.a.done.size() == 4; });
+  for (std::uint64_t i = 0; i < 4; ++i) CHECK(c.a.done[i].id == i);
+  CHECK(back.bytes == own.bytes);
+}
+
+TEST_CASE("tcp: answers that leave one by one arrive whole, whatever the socket takes [bytes]") {
+  constexpr std::size_t reads = 16;
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{1000}, std::size_t{100'000}}) {
+    CAPTURE(bytes);
+    connected c;
+    memory own(*c.domain, reads * bytes);
+    memory remote(*c.domain, reads * bytes, tp::all_remote);
+    remote.fill(5);
+    for (std::size_t i = 0; i < reads; ++i) {
+      const tp::segment s = own.slice(i * bytes, bytes);
+      post(*c.left, request(opcode::read, i, s, remote, i * bytes));
+      for (int k = 0; k < 200; ++k) c.b.poll();  // a does not look: nobody takes the answers
+    }
+    c.until([&c] { return c.a.done.size() == reads; });
+    for (std::size_t i = 0; i < reads; ++i) {
+      CHECK(c.a.done[i].id == i);
+      CHECK(c.a.done[i].status == wc_status::success);
+    }
+    CHECK(own.bytes == remote.bytes);
+  }
+}
+
+TEST_CASE("tcp: memory deregistered before its read is answered is refused, and not read") {
+  connected c;
+  memory own(*c.domain, 64);
+  memory large(*c.domain, 8U << 20, tp::all_remote);
+  memory sink(*c.domain, 8U << 20);
+  auto remote = std::make_unique<memory>(*c.domain, 64, tp::all_remote);
+  remote->fill(1);
+  const tp::segment all = sink.all();
+  const tp::segment s = own.all();
+  post(*c.left, request(opcode::read, 1, all, large));  // fills the socket: a does not look
+  post(*c.left, request(opcode::read, 2, s, *remote));
+  for (int i = 0; i < 1000; ++i) c.b.poll();
+  remote.reset();
+  CHECK(c.next(c.a).status == wc_status::success);
+  const tp::completion refused = c.next(c.a);
+  CHECK(refused.id == 2);
+  CHECK(refused.status == wc_status::rem_access_err);
+  CHECK(own.bytes == std::vector<std::byte>(64));
+}
+
+TEST_CASE("tcp: a request never leaves before those in front of it [why they wait]") {
+  connected c;
+  memory own(*c.domain, 16);
+  memory remote(*c.domain, 16, tp::all_remote);
+  const auto write_byte = [&](std::uint64_t id, std::byte value, std::uint8_t flags) {
+    own.bytes[id] = value;
+    const tp::segment s = own.slice(id, 1);
+    tp::send_request r = request(opcode::write, id, s, remote);
+    r.flags = flags;
+    post(*c.left, r);
+  };
+  std::uint64_t done = 0;
+  const auto expect = [&](std::uint64_t count, std::byte value) {
+    for (; done < count; ++done) CHECK(c.next(c.a).id == done);
+    CHECK(remote.bytes[0] == value);
+  };
+  SUBCASE("they were posted without a ring") {
+    write_byte(0, std::byte{1}, tp::post_flag::more);
+    write_byte(1, std::byte{2}, tp::post_flag::more);
+    write_byte(2, std::byte{3}, 0);
+    expect(3, std::byte{3});
+  }
+  SUBCASE("one waits for an earlier read") {
+    const tp::segment s = own.slice(8, 8);
+    post(*c.left, request(opcode::read, 0, s, remote, 8));
+    write_byte(1, std::byte{4}, tp::post_flag::fence);
+    write_byte(2, std::byte{5}, 0);
+    expect(3, std::byte{5});
+  }
+  SUBCASE("one waits for a receive") {
+    const tp::segment s = own.slice(8, 8);
+    post(*c.left, request(opcode::send, 0, s));
+    write_byte(1, std::byte{6}, 0);
+    c.settle(200);
+    CHECK(c.a.done.empty());
+    CHECK(remote.bytes[0] == std::byte{0});
+    memory in(*c.domain, 8);
+    post_recv(*c.right, 9, in.all());
+    expect(2, std::byte{6});
+    CHECK(c.next(c.b).id == 9);
+  }
+}

@@ -204,6 +204,27 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("tcp: a read is answered behind the rest of a message that is half sent [bytes]") {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{64}, std::size_t{40'000}}) {
+    CAPTURE(bytes);
+    conversation c;
+    memory read(*c.domain, bytes, tp::access::remote_read);
+    memory back(*c.domain, bytes);
+    read.fill(2);
+    const std::uint64_t taken = c.fill(4999);
+    const tp::segment s = back.all();
+    post(*c.right[0], request(opcode::read, 1, s, read));
+    c.arrive();  // the answer waits
+    CHECK(!c.put(taken, 8));
+    c.until([&] { return !c.r.done.empty(); });
+    CHECK(c.r.done[0].status == wc_status::success);
+    CHECK(back.bytes == read.bytes);
+    REQUIRE(c.r.all.size() == taken);
+    REQUIRE(c.put(taken, 8));
+    c.expect_in_order(taken + 1);
+  }
+}
+
 TEST_CASE("tcp: messages that are put and posted in turn arrive in order, once each") {
   constexpr std::uint64_t count = 3000;
   conversation c;

@@ -32,10 +32,10 @@ refusal access_target::atomic(const frame& f, std::uint16_t number) noexcept {
   return {};
 }
 
-bool access_target::begin_answer(std::uint32_t number) noexcept {
+bool access_target::begin_answer(std::uint32_t number, region_table::pin& held) noexcept {
   answer& a = answers_[number];
   if (a.what != answer::kind::read || a.length == 0) return true;
-  const region_table::pin held = pin(a.rkey, a.addr, a.length, access::remote_read);
+  held = pin(a.rkey, a.addr, a.length, access::remote_read);
   if (!held) {
     a.what = answer::kind::nak;
     a.status = wc_status::rem_access_err;

@@ -39,8 +39,9 @@ class access_target {
   void refuse(wc_status status, std::uint16_t number) noexcept {
     answers_.push({answer::kind::nak, status, number, 0, 0, 0, 0});
   }
-  // Where the answer to a read begins. False, and its sender is refused, where it may not be read any more.
-  [[nodiscard]] bool begin_answer(std::uint32_t number) noexcept;
+  // Where the answer to a read begins; `held`: what it reads. False, and its sender is refused, where it may not be
+  // read any more.
+  [[nodiscard]] bool begin_answer(std::uint32_t number, region_table::pin& held) noexcept;
   // A word that has come whole. False where it may not be written any more.
   [[nodiscard]] bool store(const frame& f, std::uint64_t word) noexcept;
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/connection_handshake.hpp>
+#include <cordma/net/transport/word.hpp>
 
 namespace cordma::transport::tcp {
 namespace {
@@ -72,9 +73,9 @@ result<std::uint32_t> connection::make_window(const window_range& range) {
 }
 
 wc_status connection::check_local(segment_list list, access wanted, std::uint8_t flags) noexcept {
+  if ((flags & post_flag::inline_data) != 0) return wc_status::success;
   for (const segment& s : list) {
     if (s.length == 0) continue;
-    if ((flags & post_flag::inline_data) != 0) continue;
     const memory_range* const r = home_.regions().local(s.lkey);
     if (r == nullptr || !has(r->rights, wanted)) return wc_status::loc_prot_err;
     const auto start = reinterpret_cast<std::uintptr_t>(r->addr);
@@ -86,14 +87,12 @@ wc_status connection::check_local(segment_list list, access wanted, std::uint8_t
   return wc_status::success;
 }
 
-wc_status connection::check_request(const send_slot& s, segment_list list) noexcept {
-  const std::uint64_t bytes = total(list);
+wc_status connection::check_request(const send_request& r, std::uint64_t bytes) noexcept {
   if (bytes > most_message) return wc_status::loc_len_err;
-  const bool atomic = s.op == opcode::fetch_add || s.op == opcode::compare_swap;
-  if (atomic && (list.empty() || list.front().length < sizeof(std::uint64_t))) {
-    return wc_status::loc_len_err;
-  }
-  return check_local(list, wants_answer(s.op) ? access::local_write : access::local_read, s.flags);
+  const segment_list list{r.segments, r.segment_count};
+  const bool atomic = is_atomic(to_frame_type(r.op));
+  if (atomic && (list.empty() || list.front().length < word_bytes)) return wc_status::loc_len_err;
+  return check_local(list, wants_answer(r.op) ? access::local_write : access::local_read, r.flags);
 }
 
 posted connection::post_send(const send_request& r, completion&) noexcept {
@@ -101,26 +100,26 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   CORDMA_REQUIRE_OP(sends_.outstanding(), <, sends_.capacity());
   CORDMA_REQUIRE_OP(r.segment_count, <=, sends_.segments_per_slot());
   CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
-  send_slot& s = sends_[number];
   const segment_list list{r.segments, r.segment_count};
   segment* const stored = sends_.storage(number);
   std::copy(list.begin(), list.end(), stored);
-  s = send_slot{.id = r.id,
-                .remote_addr = r.remote_addr,
-                .rkey = r.rkey,
-                .operand = r.operand,
-                .swap = r.swap,
-                .length = 0,
-                .imm = r.imm,
-                .op = r.op,
-                .flags = r.flags,
-                .segment_count = r.segment_count,
-                .status = wc_status::success,
-                .answered = false};
-  if (r.op == opcode::bind) s.rkey = target_.windows().key(static_cast<std::uint32_t>(r.operand));
-  s.status = check_request(s, list);
-  s.length = static_cast<std::uint32_t>(total(list));
-  if (s.op == opcode::fetch_add || s.op == opcode::compare_swap) s.length = sizeof(std::uint64_t);
+  const std::uint64_t bytes = total(list);
+  const bool binds = r.op == opcode::bind;
+  send_slot& s = sends_[number];
+  s = send_slot{
+      .id = r.id,
+      .remote_addr = r.remote_addr,
+      .rkey = binds ? target_.windows().key(static_cast<std::uint32_t>(r.operand)) : r.rkey,
+      .operand = r.operand,
+      .swap = r.swap,
+      .length = is_atomic(to_frame_type(r.op)) ? std::uint32_t{word_bytes}
+                                               : static_cast<std::uint32_t>(bytes),
+      .imm = r.imm,
+      .op = r.op,
+      .flags = r.flags,
+      .segment_count = r.segment_count,
+      .status = check_request(r, bytes),
+      .answered = false};
   CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || s.length <= sends_.inline_bytes());
   sends_.post();
   if (life_.failed()) {
@@ -186,7 +185,8 @@ completion connection::completion_of(const recv_slot& s) noexcept {
 
 std::size_t connection::take(std::span<completion> out) noexcept {
   std::size_t n = 0;
-  const bool hold = life_.failed_in(home_.running_poll());
+  const bool failed = life_.failed();
+  const bool hold = failed && life_.failed_in(home_.running_poll());
   for (; n < out.size() && sends_.has_done(); ++n, sends_.take()) {
     const send_slot& s = sends_.first_done();
     if (hold && s.status == wc_status::wr_flush_err) break;
@@ -202,8 +202,7 @@ std::size_t connection::take(std::span<completion> out) noexcept {
     if (hold && s.status == wc_status::wr_flush_err) break;
     out[n] = completion_of(s);
   }
-  const bool ended = life_.failed() && life_.was_open() && receives_.outstanding() == 0;
-  if (share_ && ended) share_.end();
+  if (failed && share_ && life_.was_open() && receives_.outstanding() == 0) share_.end();
   return n;
 }
 
@@ -300,8 +299,8 @@ void connection::starve() noexcept {
 
 // Called after every transmission, and where nothing may leave: as long as the peer owes something,
 // be it a receive, it is watched.
-void connection::watch_peer() noexcept {
-  if (!owes_something() || !socket_ || watch_.runs()) return;
+void connection::watch_if_owed() noexcept {
+  if (!owes_something() || !socket_) return;
   watch_.start(home_.home(), options_.peer_timeout / 2);
 }
 

@@ -33,6 +33,7 @@ struct token_pair {
 };
 
 class out_batch;
+class single_frame;
 class handshake;
 
 // Bound to the adapter's thread.
@@ -114,13 +115,16 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] completion completion_of(const recv_slot& s) noexcept;
   [[nodiscard]] wc_status check_local(segment_list list, access wanted,
                                       std::uint8_t flags) noexcept;
-  [[nodiscard]] wc_status check_request(const send_slot& s, segment_list list) noexcept;
+  [[nodiscard]] wc_status check_request(const send_request& r, std::uint64_t bytes) noexcept;
   void enter_error(failure why) noexcept;
   void fail_request(wc_status status) noexcept;
   void break_off(failure why) noexcept;
   void never_came_up(failure why, std::vector<std::byte> data = {}) noexcept;
   void close_socket() noexcept;
-  void watch_peer() noexcept;
+  void watch_peer() noexcept {
+    if (!watch_.runs()) watch_if_owed();
+  }
+  void watch_if_owed() noexcept;
   [[nodiscard]] bool owes_something() const noexcept;
   void on_watch() noexcept;
   [[nodiscard]] failure reset_by_peer(const char* how) const noexcept;
@@ -134,24 +138,38 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void came_up(const hello& theirs, std::span<const std::byte> data);
 
   // connection_output.cpp
-  void transmit() noexcept;
+  void send_batches() noexcept;
   void plan(out_batch& b) noexcept;
   [[nodiscard]] bool plan_answer(out_batch& b) noexcept;
   [[nodiscard]] bool plan_request(out_batch& b) noexcept;
   void plan_control(out_batch& b) noexcept;
   void add_payload(out_batch& b, outgoing& f) noexcept;
-  void stamp(outgoing& f, frame& head) const noexcept;
-  [[nodiscard]] bool startable(std::uint32_t number, const out_batch& b) noexcept;
   [[nodiscard]] bool lacks_receive() noexcept;
   [[nodiscard]] failure lost_source() const noexcept;
   void commit(out_batch& b, std::size_t written) noexcept;
   void began(const outgoing& f) noexcept;
-  void told() noexcept;
   void finished(frame_type type) noexcept;
   void finish() noexcept;
   [[nodiscard]] bool anything_to_send() const noexcept;
   void block_output() noexcept;
   void unblock_output() noexcept;
+
+  // connection_single.cpp
+  void transmit() noexcept;
+  [[nodiscard]] bool startable(std::uint32_t number, std::uint32_t credits_used,
+                               std::uint32_t reads) noexcept;
+  [[nodiscard]] frame stamped(frame head) const noexcept {
+    head.ack = static_cast<std::uint16_t>(acks_.executed());
+    head.credit = static_cast<std::uint16_t>(receives_.posted());
+    return head;
+  }
+  void told() noexcept;
+  void request_began(std::uint32_t number) noexcept;
+  [[nodiscard]] bool send_single() noexcept;
+  [[nodiscard]] bool single_request() noexcept;
+  [[nodiscard]] bool single_answer() noexcept;
+  [[nodiscard]] bool single_update() noexcept;
+  void left(const single_frame& f, outgoing::kind what, std::uint32_t number) noexcept;
   [[nodiscard]] bool may_put(std::uint32_t bytes) const noexcept;
 
   // connection_input.cpp
@@ -160,7 +178,9 @@ class connection final : public queue_pair, public socket_handler, public receiv
   // One read; `staged`: bytes that went to `staging`.
   [[nodiscard]] bool read_some(std::span<std::byte> staging, std::size_t& staged) noexcept;
   [[nodiscard]] std::size_t staging_limit(std::size_t most) const noexcept;
-  [[nodiscard]] std::size_t aim(io_list<16>& io, region_table::pin& held) noexcept;
+  [[nodiscard]] bool took(ssize_t n, std::size_t asked, std::size_t direct,
+                          std::size_t& staged) noexcept;
+  [[nodiscard]] std::size_t aim(io_list<most_segments + 1>& io, region_table::pin& held) noexcept;
   void feed(std::span<const std::byte> bytes) noexcept;
   void place(std::span<const std::byte> bytes) noexcept;
   void arrived(std::size_t bytes) noexcept;

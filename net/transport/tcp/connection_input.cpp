@@ -57,15 +57,23 @@ std::size_t connection::staging_limit(std::size_t most) const noexcept {
 
 bool connection::read_some(std::span<std::byte> staging, std::size_t& staged) noexcept {
   CORDMA_ASSERT(!staging.empty());
-  io_list<16> io;
+  if (!in_.has_payload()) {
+    const ssize_t n = ::recv(socket_.get(), staging.data(), staging.size(), 0);
+    return took(n, staging.size(), 0, staged);
+  }
+  io_list<most_segments + 1> io;
   region_table::pin held;
   const std::size_t direct = aim(io, held);
   io.add(staging.data(), staging.size());
   const std::span<iovec> pieces = io.pieces();
-  const ssize_t n = pieces.size() == 1
-                        ? ::recv(socket_.get(), staging.data(), staging.size(), 0)
-                        : ::readv(socket_.get(), pieces.data(), static_cast<int>(pieces.size()));
+  const ssize_t n = ::readv(socket_.get(), pieces.data(), static_cast<int>(pieces.size()));
   held = {};
+  return took(n, io.bytes(), direct, staged);
+}
+
+// What a read of up to `asked` bytes has returned, `direct` of them into place.
+bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
+                      std::size_t& staged) noexcept {
   if (n < 0) {
     if (errno == EINTR) return false;
     drained_ = true;
@@ -78,7 +86,7 @@ bool connection::read_some(std::span<std::byte> staging, std::size_t& staged) no
   }
   watch_.transferred();
   const auto bytes = static_cast<std::size_t>(n);
-  drained_ = bytes < io.bytes();
+  drained_ = bytes < asked;
   const std::size_t placed = std::min(bytes, direct);
   if (placed != 0) arrived(placed);
   staged = bytes - placed;
@@ -86,7 +94,7 @@ bool connection::read_some(std::span<std::byte> staging, std::size_t& staged) no
 }
 
 // Where the rest of the payload goes without a detour. The region stays pinned while it is used.
-std::size_t connection::aim(io_list<16>& io, region_table::pin& held) noexcept {
+std::size_t connection::aim(io_list<most_segments + 1>& io, region_table::pin& held) noexcept {
   if (!in_.has_payload() || !life_.carries()) return 0;
   const frame& f = in_.head();
   const std::uint32_t offset = in_.offset();
@@ -187,11 +195,12 @@ void connection::carry_out(const frame& f) noexcept {
 
 // Both counters only grow, and never beyond what is there to be counted.
 bool connection::on_counters(const frame& f) noexcept {
-  const bool sending = output_.has_part_of_request(sends_.sent() - 1);
-  const std::uint32_t could = sends_.sent() - sends_.acked() - (sending ? 1 : 0);
+  if (!credits_.grant(f.credit)) return false;
   const auto acked = static_cast<std::uint16_t>(f.ack - low(sends_.acked()));
-  if (acked > could || !credits_.grant(f.credit)) return false;
-  if (acked != 0 && sends_.acknowledge(acked)) home_.mark(*this, work::completed);
+  if (acked == 0) return true;
+  const bool sending = output_.has_part_of_request(sends_.sent() - 1);
+  if (acked > sends_.sent() - sends_.acked() - (sending ? 1 : 0)) return false;
+  if (sends_.acknowledge(acked)) home_.mark(*this, work::completed);
   return true;
 }
 
@@ -412,13 +421,13 @@ void connection::end_of_stream() noexcept {
 void connection::after_input() noexcept {
   acks_.input_came();
   if (life_.failed()) return;
-  if (anything_to_send()) transmit();
+  transmit();
   if (acks_.due() || credit_due()) home_.mark(*this, work::due);
 }
 
 bool connection::tend(urgency u) noexcept {
   if (!life_.sends()) return true;
-  if (anything_to_send()) transmit();
+  transmit();
   const bool credit = credit_due();
   if (!acks_.due() && !credit) return true;
   const bool can_wait = acks_.can_wait(receives_, credit);

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
+#include <cordma/net/transport/tcp/single_frame.hpp>
 #include <cordma/net/transport/word.hpp>
 
 namespace cordma::transport::tcp {
@@ -12,11 +13,11 @@ namespace {
 constexpr std::size_t most_frames = 8;        // per system call
 constexpr std::size_t most_pieces = 64;       // iovec entries per system call
 constexpr std::size_t most_bytes = 1U << 20;  // per system call
-constexpr std::size_t copied_below = 1024;    // bytes; one copy is cheaper than an iovec
 constexpr int most_writes = 8;                // system calls per transmit()
 // A header and the longest list of segments must fit behind what is there.
 constexpr std::size_t room_for_frame = 16;
-static_assert(room_for_frame < most_pieces && copied_below <= most_bytes);
+static_assert(most_segments + 2 <= room_for_frame && room_for_frame < most_pieces);
+static_assert(copied_below <= most_bytes && single_frame::most_payload <= most_bytes);
 
 }  // namespace
 
@@ -39,15 +40,11 @@ class out_batch {
            io_.bytes() < most_bytes;
   }
 
-  [[nodiscard]] outgoing& next(outgoing::kind what) noexcept {
-    outgoing& f = frames_[count_++];
-    f.what = what;
-    f.number = what == outgoing::kind::request  ? next_request_
-               : what == outgoing::kind::answer ? next_answer_
-                                                : 0;
-    f.sent = 0;
-    f.payload = 0;
-    return f;
+  [[nodiscard]] outgoing& next(outgoing::kind what, const frame& head) noexcept {
+    const std::uint32_t number = what == outgoing::kind::request  ? next_request_
+                                 : what == outgoing::kind::answer ? next_answer_
+                                                                  : 0;
+    return frames_[count_++] = outgoing(what, number, head);
   }
   void request_begins(opcode op) noexcept {
     ++next_request_;
@@ -106,8 +103,7 @@ bool connection::anything_to_send() const noexcept {
          life_ == phase::closing || life_ == phase::finishing;
 }
 
-void connection::transmit() noexcept {
-  if (output_.is_full() || !life_.sends()) return;
+void connection::send_batches() noexcept {
   for (int i = 0; i < most_writes; ++i) {
     if (!anything_to_send()) return;
     out_batch b(sends_, target_.answers().begin(), credits_.used());
@@ -127,41 +123,6 @@ void connection::transmit() noexcept {
     if (!whole) return block_output();
   }
   home_.mark(*this, work::due);
-}
-
-// Nothing waits in front of it, and it cannot be dropped behind a message that finds no receive.
-bool connection::may_put(std::uint32_t bytes) const noexcept {
-  return life_ == phase::open && credits_.are_shared() && output_.holds_puts() &&
-         bytes <= most_put - sizeof(message_head) && !sends_.awaits_ack_of_message() &&
-         !output_.is_full() && !anything_to_send();
-}
-
-bool connection::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
-  if (!may_put(bytes)) return false;
-  CORDMA_ASSERT(!credits_.ran_out());  // or a message would await its acknowledgement
-  CORDMA_ASSERT(!output_.has(frame_type::resumed));
-  outgoing f;
-  f.what = outgoing::kind::put;
-  f.payload = static_cast<std::uint32_t>(sizeof head) + bytes;
-  frame header;
-  header.type = frame_type::put;
-  header.length = f.payload;
-  stamp(f, header);
-  std::array<iovec, 3> io{iovec{f.header.data(), f.header_bytes}, iovec{&head, sizeof head},
-                          iovec{const_cast<std::byte*>(data), bytes}};
-  msghdr m{};
-  m.msg_iov = io.data();
-  m.msg_iovlen = io.size();
-  const ssize_t n = ::sendmsg(socket_.get(), &m, MSG_NOSIGNAL);
-  if (n <= 0) return false;  // post_send() waits for room, or says why there will be none
-  watch_.transferred();
-  told();
-  f.sent = static_cast<std::uint64_t>(n);
-  if (f.sent != f.size()) {
-    output_.keep_put(f, head, data);
-    block_output();
-  }
-  return true;
 }
 
 void connection::block_output() noexcept {
@@ -208,27 +169,9 @@ void connection::plan(out_batch& b) noexcept {
   if (b.bytes() == 0 && !life_.failed()) plan_control(b);
 }
 
-void connection::stamp(outgoing& f, frame& head) const noexcept {
-  head.ack = static_cast<std::uint16_t>(acks_.executed());
-  head.credit = static_cast<std::uint16_t>(receives_.posted());
-  f.type = head.type;
-  f.header_bytes = static_cast<std::uint8_t>(encode(head, f.header));
-}
-
-bool connection::startable(std::uint32_t number, const out_batch& b) noexcept {
-  if (number == sends_.posted() || life_ == phase::finishing) return false;
-  if (output_.has(frame_type::resumed)) return false;
-  if (life_ != phase::open && number == sends_.closed_at()) return false;
-  const send_slot& s = sends_[number];
-  if (s.status != wc_status::success) return false;
-  if (takes_receive(s.op) && !credits_.allow(b.credits_used())) return false;
-  if (wants_answer(s.op) && b.reads() >= options_.read_depth) return false;
-  return (s.flags & post_flag::fence) == 0 || b.reads() == 0;
-}
-
 bool connection::plan_request(out_batch& b) noexcept {
   const std::uint32_t number = b.next_request();
-  if (!startable(number, b)) {
+  if (!startable(number, b.credits_used(), b.reads())) {
     // A request that is wrong in itself fails in its turn, once everything before it is done.
     const bool wrong = number != sends_.posted() && sends_[number].status != wc_status::success;
     if (wrong && sends_.done() == number && life_ != phase::finishing) {
@@ -237,17 +180,7 @@ bool connection::plan_request(out_batch& b) noexcept {
     return false;
   }
   const send_slot& s = sends_[number];
-  outgoing& f = b.next(outgoing::kind::request);
-  frame head;
-  head.type = to_frame_type(s.op);
-  head.length = s.length;
-  if (has_imm(head.type)) head.imm = s.imm;
-  head.remote_addr = s.remote_addr;
-  head.rkey = s.rkey;
-  head.operand = head.type == frame_type::send_invalidate ? s.rkey : s.operand;
-  head.swap = s.swap;
-  stamp(f, head);
-  if (has_payload(head.type)) f.payload = s.length;
+  outgoing& f = b.next(outgoing::kind::request, stamped(head_of(s)));
   b.request_begins(s.op);
   add_payload(b, f);
   return true;
@@ -257,26 +190,9 @@ bool connection::plan_answer(out_batch& b) noexcept {
   answer_queue& answers = target_.answers();
   if (b.next_answer() == answers.end()) return false;
   // The memory may have been deregistered since it was asked for.
-  if (!target_.begin_answer(b.next_answer())) finish_with(lost_source());
-  const answer& a = answers[b.next_answer()];
-  outgoing& f = b.next(outgoing::kind::answer);
-  frame head;
-  head.request = a.request;
-  switch (a.what) {
-    case answer::kind::read:
-      head.type = frame_type::read_response;
-      head.length = f.payload = a.length;
-      break;
-    case answer::kind::atomic:
-      head.type = frame_type::atomic_response;
-      head.operand = a.value;
-      break;
-    case answer::kind::nak:
-      head.type = frame_type::nak;
-      head.status = a.status;
-      break;
-  }
-  stamp(f, head);
+  region_table::pin held;
+  if (!target_.begin_answer(b.next_answer(), held)) finish_with(lost_source());
+  outgoing& f = b.next(outgoing::kind::answer, stamped(head_of(answers[b.next_answer()])));
   b.answer_begins();
   add_payload(b, f);
   return true;
@@ -301,9 +217,7 @@ void connection::plan_control(out_batch& b) noexcept {
   } else {
     return;
   }
-  outgoing& f = b.next(outgoing::kind::control);
-  stamp(f, head);
-  add_payload(b, f);
+  add_payload(b, b.next(outgoing::kind::control, stamped(head)));
 }
 
 // The next request waits for nothing but a receive of the peer.
@@ -365,19 +279,9 @@ void connection::commit(out_batch& b, std::size_t written) noexcept {
   }
 }
 
-// A frame's header leaves, as stamp() made it.
-void connection::told() noexcept {
-  acks_.told(receives_.posted());
-  output_.remove(frame_type::update);
-}
-
 void connection::began(const outgoing& f) noexcept {
   told();
-  if (f.what != outgoing::kind::request) return;
-  sends_.begin(f.number);
-  if (!takes_receive(sends_[f.number].op)) return;
-  credits_.use();
-  probe_.message_left();
+  if (f.what == outgoing::kind::request) request_began(f.number);
 }
 
 void connection::finished(frame_type type) noexcept {

@@ -10,13 +10,20 @@
 
 namespace cordma::transport::tcp {
 
+inline constexpr std::size_t copied_below = 1024;  // bytes; one copy is cheaper than an iovec
+
 // A frame that is being sent. Its header is fixed when its first byte leaves.
 struct outgoing {
   enum class kind : std::uint8_t { none, request, answer, control, put };
+  outgoing() = default;
+  outgoing(kind k, std::uint32_t n, const frame& head) noexcept
+      : what(k), type(head.type), number(n), payload(has_payload(type) ? head.length : 0) {
+    header_bytes = static_cast<std::uint8_t>(encode(head, header));
+  }
   kind what = kind::none;
   frame_type type = frame_type::update;
   std::uint8_t header_bytes = 0;
-  std::uint32_t number = 0;   // of the request
+  std::uint32_t number = 0;   // of the request or the answer
   std::uint32_t payload = 0;  // bytes
   std::uint64_t sent = 0;     // bytes of header and payload
   std::size_t offered = 0;    // bytes of it in the batch that is being written
@@ -52,6 +59,10 @@ class output {
   }
 
   [[nodiscard]] bool empty() const noexcept { return !has_partial() && due_ == 0; }
+  // What the next header says anyway does not count.
+  [[nodiscard]] bool is_clear() const noexcept {
+    return !has_partial() && (due_ & ~bit(frame_type::update)) == 0;
+  }
   // A control frame, of which one is enough.
   void add(frame_type t) noexcept { due_ |= bit(t); }
   void remove(frame_type t) noexcept { due_ &= ~bit(t); }

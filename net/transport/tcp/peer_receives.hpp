@@ -48,6 +48,7 @@ class peer_receives {
   // `credit`: of a frame. False, and nothing is changed, where there cannot be so many.
   [[nodiscard]] bool grant(std::uint16_t credit) noexcept {
     const auto more = static_cast<std::uint16_t>(credit - static_cast<std::uint16_t>(granted_));
+    if (more == 0) return true;
     // Of a peer that promises none, fewer than were used: those on their way have yet to be counted.
     const auto unused = static_cast<std::int32_t>(granted_ - used_ + more);
     if (unused > static_cast<std::int32_t>(depth_)) return false;

@@ -66,6 +66,17 @@ struct send_slot {
 [[nodiscard]] inline bool wants_answer(opcode op) noexcept {
   return op == opcode::read || op == opcode::fetch_add || op == opcode::compare_swap;
 }
+// Its frame, but for what that says of the connection.
+[[nodiscard]] inline frame head_of(const send_slot& s) noexcept {
+  const frame_type type = to_frame_type(s.op);
+  return {.type = type,
+          .length = s.length,
+          .imm = has_imm(type) ? s.imm : 0,
+          .remote_addr = s.remote_addr,
+          .rkey = s.rkey,
+          .operand = type == frame_type::send_invalidate ? s.rkey : s.operand,
+          .swap = s.swap};
+}
 [[nodiscard]] inline bool takes_receive(opcode op) noexcept {
   return op == opcode::send || op == opcode::send_imm || op == opcode::write_imm ||
          op == opcode::send_invalidate;
@@ -251,6 +262,16 @@ struct answer {
   std::uint64_t rkey;
   std::uint64_t value;  // atomic, and a read of as many bytes: as it was when the answer began
 };
+[[nodiscard]] inline frame head_of(const answer& a) noexcept {
+  switch (a.what) {
+    case answer::kind::read:
+      return {.type = frame_type::read_response, .request = a.request, .length = a.length};
+    case answer::kind::atomic:
+      return {.type = frame_type::atomic_response, .request = a.request, .operand = a.value};
+    case answer::kind::nak: break;
+  }
+  return {.type = frame_type::nak, .status = a.status, .request = a.request};
+}
 
 class answer_queue {
  public:

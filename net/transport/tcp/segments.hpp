@@ -12,6 +12,7 @@
 namespace cordma::transport::tcp {
 
 using segment_list = std::span<const segment>;
+inline constexpr std::uint32_t most_segments = 8;  // of a request or a receive
 static_assert(offsetof(iovec, iov_base) == 0 && sizeof(iovec) == 2 * sizeof(void*));
 
 [[nodiscard]] inline std::uint64_t total(segment_list list) noexcept {

@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
+#include <cordma/net/transport/tcp/segments.hpp>
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
 
 namespace cordma::transport::tcp {
 namespace {
 
-constexpr std::uint32_t most_segments = 8;
 constexpr std::uint32_t most_inline = 256;  // bytes
 constexpr std::uint32_t most_queue_pairs = 1U << 20;
 constexpr std::uint32_t most_shared_depth = 1U << 16;
