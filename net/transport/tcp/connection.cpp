@@ -100,10 +100,12 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   CORDMA_REQUIRE_OP(sends_.outstanding(), <, sends_.capacity());
   CORDMA_REQUIRE_OP(r.segment_count, <=, sends_.segments_per_slot());
   CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
-  const segment_list list{r.segments, r.segment_count};
-  segment* const stored = sends_.storage(number);
-  std::copy(list.begin(), list.end(), stored);
-  const std::uint64_t bytes = total(list);
+  segment* stored = sends_.storage(number);
+  std::uint64_t bytes = 0;
+  for (const segment& part : segment_list{r.segments, r.segment_count}) {
+    *stored++ = part;
+    bytes += part.length;
+  }
   const bool binds = r.op == opcode::bind;
   send_slot& s = sends_[number];
   s = send_slot{
@@ -129,16 +131,19 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
     return posted::pending;
   }
   if ((r.flags & post_flag::more) == 0) transmit();
-  const bool left_whole = sends_.sent() - number == 1 && !output_.has_part_of_request(number);
-  // What may have to be sent again is kept.
-  const bool kept = !left_whole || credits_.are_shared();
-  if ((r.flags & post_flag::inline_data) != 0 && kept && !life_.failed()) {
-    std::byte* const copy = sends_.inline_storage(number);
-    gather(list, {copy, s.length});
-    stored[0] = segment{copy, s.length, 0};
-    s.segment_count = 1;
-  }
+  if ((r.flags & post_flag::inline_data) != 0 && !life_.failed()) keep_inline(number);
   return posted::pending;
+}
+
+// The caller's bytes go; what has not left, or may have to be sent again, is kept.
+void connection::keep_inline(std::uint32_t number) noexcept {
+  const bool left_whole = sends_.sent() - number == 1 && !output_.has_part_of_request(number);
+  if (left_whole && !credits_.are_shared()) return;
+  send_slot& s = sends_[number];
+  std::byte* const copy = sends_.inline_storage(number);
+  gather(sends_.segments(number), {copy, s.length});
+  *sends_.storage(number) = segment{copy, s.length, 0};
+  s.segment_count = 1;
 }
 
 posted connection::post_recv(const recv_request& r, completion&) noexcept {

@@ -115,6 +115,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] completion completion_of(const recv_slot& s) noexcept;
   [[nodiscard]] wc_status check_local(segment_list list, access wanted,
                                       std::uint8_t flags) noexcept;
+  void keep_inline(std::uint32_t number) noexcept;
   [[nodiscard]] wc_status check_request(const send_request& r, std::uint64_t bytes) noexcept;
   void enter_error(failure why) noexcept;
   void fail_request(wc_status status) noexcept;

@@ -95,7 +95,7 @@ bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
 
 // Where the rest of the payload goes without a detour. The region stays pinned while it is used.
 std::size_t connection::aim(io_list<most_segments + 1>& io, region_table::pin& held) noexcept {
-  if (!in_.has_payload() || !life_.carries()) return 0;
+  if (!life_.carries()) return 0;
   const frame& f = in_.head();
   const std::uint32_t offset = in_.offset();
   const std::size_t n = std::min<std::size_t>(in_.left(), most_direct);
@@ -351,9 +351,8 @@ void connection::on_answer(const frame& f) noexcept {
     return protocol_error("answers something else than was asked");
   }
   if (read) return expect_payload(f, destination::answer);
-  std::array<std::byte, sizeof(std::uint64_t)> old;
-  std::memcpy(old.data(), &f.operand, sizeof old);
-  scatter(sends_.segments(next), 0, old);
+  CORDMA_ASSERT_OP(sends_.segments(next).front().length, >=, word_bytes);  // see check_request()
+  std::memcpy(sends_.segments(next).front().addr, &f.operand, word_bytes);
   answer_complete();
 }
 
