@@ -1,4 +1,5 @@
-// A frame that leaves alone: by one system call, its payload from where it lies.
+// A frame that leaves alone, by one system call: a short payload is copied behind its header, a long one goes from where
+// it lies.
 #pragma once
 
 #include <sys/socket.h>
