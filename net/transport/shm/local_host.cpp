@@ -69,33 +69,40 @@ failure cannot_find_out(int os_errno) {
 }
 
 // RTM_GETROUTE of rtnetlink(7): the route that a packet to one address takes.
-struct route_request {
-  nlmsghdr head{};
-  rtmsg route{};
-  std::array<std::byte, 32> attributes{};
+class route_request {
+ public:
+  explicit route_request(const resolved& to) noexcept {
+    head_.nlmsg_len = sizeof head_ + sizeof route_;
+    head_.nlmsg_type = RTM_GETROUTE;
+    head_.nlmsg_flags = NLM_F_REQUEST;
+    route_.rtm_family = to.v4 ? AF_INET : AF_INET6;
+    route_.rtm_dst_len = to.v4 ? 32 : 128;
+    add(RTA_DST, std::as_bytes(std::span(to.address).subspan(to.v4 ? 12 : 0)));
+    if (to.scope != 0) add(RTA_OIF, std::as_bytes(std::span(&to.scope, 1)));
+  }
+  [[nodiscard]] bool send(int netlink) const noexcept {
+    return ::send(netlink, this, head_.nlmsg_len, 0) == static_cast<ssize_t>(head_.nlmsg_len);
+  }
 
+ private:
   void add(std::uint16_t type, std::span<const std::byte> value) noexcept {
     rtattr a{};
     a.rta_type = type;
     a.rta_len = static_cast<std::uint16_t>(RTA_LENGTH(value.size()));
-    const std::size_t at = head.nlmsg_len - sizeof head - sizeof route;
-    std::memcpy(&attributes[at], &a, sizeof a);
-    std::memcpy(&attributes[at + RTA_LENGTH(0)], value.data(), value.size());
-    head.nlmsg_len += static_cast<std::uint32_t>(RTA_ALIGN(a.rta_len));
+    const std::size_t at = head_.nlmsg_len - sizeof head_ - sizeof route_;
+    std::memcpy(&attributes_[at], &a, sizeof a);
+    std::memcpy(&attributes_[at + RTA_LENGTH(0)], value.data(), value.size());
+    head_.nlmsg_len += static_cast<std::uint32_t>(RTA_ALIGN(a.rta_len));
   }
+  nlmsghdr head_{};
+  rtmsg route_{};
+  std::array<std::byte, 32> attributes_{};
 };
+static_assert(std::is_standard_layout_v<route_request>, "it is sent as it lies in memory");
 
 // Nothing if the kernel does not answer such questions.
 std::optional<bool> is_routed_here(int netlink, const resolved& r) noexcept {
-  route_request q;
-  q.head.nlmsg_len = sizeof q.head + sizeof q.route;
-  q.head.nlmsg_type = RTM_GETROUTE;
-  q.head.nlmsg_flags = NLM_F_REQUEST;
-  q.route.rtm_family = r.v4 ? AF_INET : AF_INET6;
-  q.route.rtm_dst_len = r.v4 ? 32 : 128;
-  q.add(RTA_DST, std::as_bytes(std::span(r.address).subspan(r.v4 ? 12 : 0)));
-  if (r.scope != 0) q.add(RTA_OIF, std::as_bytes(std::span(&r.scope, 1)));
-  if (::send(netlink, &q, q.head.nlmsg_len, 0) != static_cast<ssize_t>(q.head.nlmsg_len)) return {};
+  if (!route_request(r).send(netlink)) return {};
   alignas(nlmsghdr) std::array<char, 4096> answer;
   const ssize_t n = ::recv(netlink, answer.data(), answer.size(), 0);
   nlmsghdr head{};

@@ -129,32 +129,15 @@ result<socket_fd> listen_at(const unix_address& at, const std::string& path,
   return s;
 }
 
-// At its path, whose lock it has.
-result<void> listen_on(bound_name& b) {
-  const result<unix_address> at = to_address(b.path);
-  if (!at) return at.why();
-  result<socket_fd> listening = listen_at(*at, b.path, b.rule);
-  if (!listening) return listening.why();
-  b.socket = std::move(*listening);
-  struct stat s{};
-  if (::lstat(b.path.c_str(), &s) == 0) b.socket_inode = s.st_ino;
-  return {};
-}
-
 result<bound_name> bind_at(const std::string& path, const peer_rule& rule) {
   const result<unix_address> longest = to_address(path + ".lock");
   if (!longest) return longest.why();
-  bound_name b;
-  b.path = path;
-  b.lock_path = path + ".lock";
-  b.rule = rule;
-  result<unique_fd> lock = take_lock(b.lock_path, rule);
-  if (!lock) return lock.why();
-  b.lock = std::move(*lock);
-  if (rule.any_user()) static_cast<void>(::fchmod(b.lock.get(), 0644));
-  const result<void> listening = listen_on(b);
+  name_files files(path, rule);
+  const result<void> locked = files.lock();
+  if (!locked) return locked.why();
+  result<socket_fd> listening = files.listen();
   if (!listening) return listening.why();
-  return b;
+  return bound_name{std::move(*listening), socket_fd(), std::move(files)};
 }
 
 // Whether a process that could have our names listens at `at`.
@@ -270,31 +253,48 @@ std::string port_path(const std::string& directory, std::uint16_t port) {
   return directory + "/" + std::to_string(port);
 }
 
-// ---- bound_name ----
+// ---- name_files ----
 
-bound_name::~bound_name() {
-  if (!lock || owner.inherited()) return;
+name_files::~name_files() {
+  if (!lock_ || owner_.inherited()) return;
   // The lock goes last: whoever gets it finds neither socket nor lock file. A forked process may hold a copy of it.
-  if (is_file(path, socket_inode)) ::unlink(path.c_str());
-  if (is_file(lock_path, lock.get())) ::unlink(lock_path.c_str());
-  ::flock(lock.get(), LOCK_UN);
+  if (is_file(path_, socket_inode_)) ::unlink(path_.c_str());
+  if (is_file(lock_path_, lock_.get())) ::unlink(lock_path_.c_str());
+  ::flock(lock_.get(), LOCK_UN);
 }
 
-bool bound_name::is_whole() const noexcept {
-  return is_file(path, socket_inode) && is_file(lock_path, lock.get());
+result<void> name_files::lock() {
+  result<unique_fd> lock = take_lock(lock_path_, rule_);
+  if (!lock) return lock.why();
+  lock_ = std::move(*lock);
+  if (rule_.any_user()) static_cast<void>(::fchmod(lock_.get(), 0644));
+  return {};
 }
 
-result<void> bound_name::restore() {
-  CORDMA_REQUIRE(lock && !owner.inherited());
-  const result<void> folder = make_directory(path.substr(0, path.rfind('/')), rule);
-  if (!folder) return folder;
-  if (!is_file(lock_path, lock.get())) {
-    result<unique_fd> again = take_lock(lock_path, rule);
-    if (!again) return again.code() == errc::in_use ? taken(path) : again.why();
-    lock = std::move(*again);
+result<socket_fd> name_files::listen() {
+  CORDMA_REQUIRE(is_locked());
+  const result<unix_address> at = to_address(path_);
+  if (!at) return at.why();
+  result<socket_fd> listening = listen_at(*at, path_, rule_);
+  struct stat s{};
+  if (listening && ::lstat(path_.c_str(), &s) == 0) socket_inode_ = s.st_ino;
+  return listening;
+}
+
+bool name_files::is_whole() const noexcept {
+  return is_file(path_, socket_inode_) && is_file(lock_path_, lock_.get());
+}
+
+result<socket_fd> name_files::restore() {
+  CORDMA_REQUIRE(is_locked() && !owner_.inherited());
+  const result<void> folder = make_directory(path_.substr(0, path_.rfind('/')), rule_);
+  if (!folder) return folder.why();
+  if (!is_file(lock_path_, lock_.get())) {
+    const result<void> locked = lock();
+    if (!locked) return locked.code() == errc::in_use ? taken(path_) : locked.why();
   }
-  if (is_file(path, socket_inode)) return {};
-  return listen_on(*this);
+  if (is_file(path_, socket_inode_)) return socket_fd();
+  return listen();
 }
 
 result<bound_name> bind_name(const std::string& path, const peer_rule& rule) {

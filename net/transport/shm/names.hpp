@@ -22,27 +22,41 @@ struct meeting_place {
 
 [[nodiscard]] std::string port_path(const std::string& directory, std::uint16_t port);
 
-// A listening socket, and the lock that makes the name its own. Both go with the process. A listener of a port is found
-// by a second name as well, which is no file and nobody can remove.
+// The files of a name: of the socket, and of the lock that makes the name this process's own. Both go with the process.
+class name_files {
+ public:
+  name_files(const std::string& path, const peer_rule& rule)
+      : path_(path), lock_path_(path + ".lock"), rule_(rule) {}
+  name_files(name_files&& other) noexcept = default;
+  name_files& operator=(name_files&&) = delete;
+  ~name_files();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] bool is_locked() const noexcept { return static_cast<bool>(lock_); }
+  // in_use: another process has the lock.
+  [[nodiscard]] result<void> lock();
+  // REQUIRES the lock. A socket that listens there.
+  [[nodiscard]] result<socket_fd> listen();
+  // Whether both files are there as they were made. What cleans up old files may have removed them.
+  [[nodiscard]] bool is_whole() const noexcept;
+  // Makes the folder and what is missing of the files again. Returns a new listening socket if its file was missing,
+  // else none.
+  [[nodiscard]] result<socket_fd> restore();
+
+ private:
+  unique_fd lock_;
+  std::string path_;
+  std::string lock_path_;
+  process_mark owner_;
+  peer_rule rule_;
+  std::uint64_t socket_inode_ = 0;
+};
+
+// A listener of a port is found by a second name as well, which is no file and nobody can remove.
 struct bound_name {
   socket_fd socket;
   socket_fd second;  // none: hidden names, and where the name is somebody else's
-  unique_fd lock;
-  std::string path;
-  std::string lock_path;
-  process_mark owner;
-  peer_rule rule;
-  std::uint64_t socket_inode = 0;
-  bound_name() = default;
-  bound_name(bound_name&& other) noexcept = default;
-  bound_name& operator=(bound_name&&) = delete;
-  ~bound_name();
-
-  // Whether both files are there as they were made. What cleans up old files may have removed them.
-  [[nodiscard]] bool is_whole() const noexcept;
-  // Makes the folder and what is missing of the files again. A new listening socket replaces `socket`, if its file was
-  // missing.
-  [[nodiscard]] result<void> restore();
+  name_files files;
 };
 // in_use: a living process listens there. A dead one's name is taken over.
 [[nodiscard]] result<bound_name> bind_name(const std::string& path, const peer_rule& rule);

@@ -25,18 +25,19 @@ void say_no(socket_fd& socket) noexcept {
 shm_listener::shm_listener(shm_adapter& home, bound_name name, address where,
                            std::vector<ip_address> served, unique_fd spare)
     : home_(home),
-      name_(std::move(name)),
+      name_(std::move(name.files)),
       socket_(home.sockets(), *this),
       second_(*this),
-      name_timer_(*this),
-      rest_timer_(*this),
+      name_timer_(*this,
+                  [](timer& t) noexcept { timer_of<shm_listener>::owner_of(t).look_at_name(); }),
+      rest_timer_(*this, [](timer& t) noexcept { timer_of<shm_listener>::owner_of(t).go_on(); }),
       namespace_(own_namespace()),
       where_(std::move(where)),
       served_(std::move(served)),
       spare_(std::move(spare)) {
-  CORDMA_REQUIRE(name_.socket && name_.lock);
-  socket_.own(std::move(name_.socket));
-  second_.socket.own(std::move(name_.second));
+  CORDMA_REQUIRE(name.socket && name_.is_locked());
+  socket_.own(std::move(name.socket));
+  second_.socket().own(std::move(name.second));
 }
 
 std::vector<address> shm_listener::bound_all() const {
@@ -55,8 +56,8 @@ std::vector<address> shm_listener::bound_all() const {
 result<void> shm_listener::begin() noexcept {
   const result<void> watched = socket_.watch(EPOLLIN);
   if (!watched) return watched;
-  if (second_.socket) {
-    const result<void> second = second_.socket.watch(EPOLLIN);
+  if (second_.socket()) {
+    const result<void> second = second_.socket().watch(EPOLLIN);
     if (!second) return second;
   }
   look_at_name_later();
@@ -66,7 +67,7 @@ result<void> shm_listener::begin() noexcept {
 shm_listener::~shm_listener() {
   // Who came and was not looked at yet is told no, instead of finding its socket closed. In a child of fork() they are
   // the parent's.
-  for (const watched_socket* const listening : {&socket_, &second_.socket}) {
+  for (const watched_socket* const listening : {&socket_, &second_.socket()}) {
     for (int i = 0; i < most_accepts_per_look && *listening && !listening->inherited(); ++i) {
       socket_fd socket = accept_one(listening->get());
       if (!socket) break;
@@ -74,7 +75,7 @@ shm_listener::~shm_listener() {
     }
   }
   for (const auto& g : greetings_) {
-    socket_fd socket = g->socket.release();
+    socket_fd socket = g->socket().release();
     say_no(socket);
     home_.expect(-1);
   }
@@ -108,8 +109,8 @@ void shm_listener::greet(socket_fd& socket) {
   }
   greetings_.reserve(greetings_.size() + 1);
   auto g = std::make_unique<greeting>(*this, std::move(socket), *who);
-  if (!g->socket.watch(EPOLLIN)) {
-    socket_fd refused = g->socket.release();
+  if (!g->socket().watch(EPOLLIN)) {
+    socket_fd refused = g->socket().release();
     return refuse_for_memory(refused);
   }
   home_.expect(1);
@@ -133,13 +134,13 @@ bool shm_listener::turn_away(int listening) noexcept {
 
 void shm_listener::rest() noexcept {
   static_cast<void>(socket_.watch(0));  // watched already, as below
-  if (second_.socket) static_cast<void>(second_.socket.watch(0));
+  if (second_.socket()) static_cast<void>(second_.socket().watch(0));
   home_.home().add(rest_timer_, home_.home().now() + pause_at_limit);
 }
 
 void shm_listener::go_on() noexcept {
   static_cast<void>(socket_.watch(EPOLLIN));
-  if (second_.socket) static_cast<void>(second_.socket.watch(EPOLLIN));
+  if (second_.socket()) static_cast<void>(second_.socket().watch(EPOLLIN));
 }
 
 void shm_listener::drop(greeting& g) noexcept {
@@ -151,13 +152,13 @@ void shm_listener::drop(greeting& g) noexcept {
 
 void shm_listener::on_hello(greeting& g) noexcept {
   received_packet p;
-  const transfer t = receive_packet(g.socket.get(), p);
+  const transfer t = receive_packet(g.socket().get(), p);
   if (t == transfer::again) return;
-  g.socket.unwatch();
+  g.socket().unwatch();
   try {
     if (t == transfer::done) take_hello(g, p);
   } catch (const std::bad_alloc&) {
-    socket_fd refused = g.socket.release();
+    socket_fd refused = g.socket().release();
     refuse_for_memory(refused);
   }
   drop(g);
@@ -191,11 +192,12 @@ void shm_listener::look_at_name() noexcept {
   look_at_name_later();
   if (name_.is_whole()) return;
   try {
-    if (!name_.restore() || !name_.socket) return;
+    result<socket_fd> replaced = name_.restore();
+    if (!replaced || !*replaced) return;
     // Nobody else can call the old socket any more.
     while (take_some(socket_.get())) {}
     socket_.close();
-    socket_.own(std::move(name_.socket));
+    socket_.own(std::move(*replaced));
     static_cast<void>(socket_.watch(EPOLLIN));  // else the second name serves alone
   } catch (const std::bad_alloc&) {
     // At the next look there may be memory.
@@ -212,16 +214,16 @@ void shm_listener::take_hello(greeting& g, received_packet& p) {
     fine = false;
   }
   if (!fine) {
-    socket_fd refused = g.socket.release();
+    socket_fd refused = g.socket().release();
     return hang_up(refused, answer);
   }
   auto r = std::make_unique<connect_request>();
   r->fds = std::move(p.fds);
   r->hello = hello;
-  r->who = g.who;
+  r->who = g.who();
   r->from = this;
-  r->path = name_.path;
-  home_.add_request(std::move(r)).socket = g.socket.release();
+  r->path = name_.path();
+  home_.add_request(std::move(r)).socket = g.socket().release();
 }
 
 }  // namespace cordma::transport::shm

@@ -4,6 +4,7 @@
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
+#include <cordma/net/transport/shm/timer_of.hpp>
 #include <memory>
 #include <vector>
 
@@ -21,21 +22,26 @@ class shm_listener final : public listener, public socket_handler {
 
  private:
   // A client between its connect and its hello.
-  struct greeting final : socket_handler, timer {
+  class greeting final : public socket_handler, public timer {
+   public:
     greeting(shm_listener& l, socket_fd s, const peer_identity& w)
         : timer([](timer& t) noexcept {
             auto& g = static_cast<greeting&>(t);
-            g.owner.drop(g);
+            g.owner_.drop(g);
           }),
-          owner(l),
-          socket(l.home_.sockets(), *this),
-          who(w) {
-      socket.own(std::move(s));
+          owner_(l),
+          socket_(l.home_.sockets(), *this),
+          who_(w) {
+      socket_.own(std::move(s));
     }
-    void on_ready(std::uint32_t) noexcept override { owner.on_hello(*this); }
-    shm_listener& owner;
-    watched_socket socket;
-    peer_identity who;
+    void on_ready(std::uint32_t) noexcept override { owner_.on_hello(*this); }
+    [[nodiscard]] watched_socket& socket() noexcept { return socket_; }
+    [[nodiscard]] const peer_identity& who() const noexcept { return who_; }
+
+   private:
+    shm_listener& owner_;
+    watched_socket socket_;
+    peer_identity who_;
   };
   // Throw std::bad_alloc; the client is the caller's then.
   void greet(socket_fd& socket);
@@ -56,31 +62,24 @@ class shm_listener final : public listener, public socket_handler {
 
   shm_adapter& home_;
   // Reached by the name that is no file: its files may be gone.
-  struct second_door final : socket_handler {
-    explicit second_door(shm_listener& l) : owner(l), socket(l.home_.sockets(), *this) {}
+  class second_door final : public socket_handler {
+   public:
+    explicit second_door(shm_listener& l) : owner_(l), socket_(l.home_.sockets(), *this) {}
     void on_ready(std::uint32_t) noexcept override {
-      owner.take_some(socket.get());
-      owner.look_at_name();
+      owner_.take_some(socket_.get());
+      owner_.look_at_name();
     }
-    shm_listener& owner;
-    watched_socket socket;
+    [[nodiscard]] watched_socket& socket() noexcept { return socket_; }
+
+   private:
+    shm_listener& owner_;
+    watched_socket socket_;
   };
-  struct name_timer : timer {
-    explicit name_timer(shm_listener& l) noexcept
-        : timer([](timer& t) noexcept { static_cast<name_timer&>(t).owner.look_at_name(); }),
-          owner(l) {}
-    shm_listener& owner;
-  };
-  struct rest_timer : timer {
-    explicit rest_timer(shm_listener& l) noexcept
-        : timer([](timer& t) noexcept { static_cast<rest_timer&>(t).owner.go_on(); }), owner(l) {}
-    shm_listener& owner;
-  };
-  bound_name name_;  // without its sockets
+  name_files name_;
   watched_socket socket_;
   second_door second_;
-  name_timer name_timer_;
-  rest_timer rest_timer_;
+  timer_of<shm_listener> name_timer_;
+  timer_of<shm_listener> rest_timer_;
   network_namespace namespace_;
   address where_;
   std::vector<ip_address> served_;  // none: every address

@@ -86,7 +86,7 @@ struct invitation {
 // The name that a peer with our descriptor dials.
 struct hidden_name {
   hidden_name(bound_name bound, socket_set& set, socket_handler& owner);
-  bound_name name;  // without its socket
+  name_files name;
   watched_socket socket;
 };
 

@@ -62,8 +62,8 @@ result<descriptor_blob> read_descriptor(std::span<const std::byte> bytes) {
 }  // namespace
 
 hidden_name::hidden_name(bound_name bound, socket_set& set, socket_handler& owner)
-    : name(std::move(bound)), socket(set, owner) {
-  socket.own(std::move(name.socket));
+    : name(std::move(bound.files)), socket(set, owner) {
+  socket.own(std::move(bound.socket));
 }
 
 result<void> shm_queue_pair::open_hidden() {
@@ -75,7 +75,7 @@ result<void> shm_queue_pair::open_hidden() {
   result<bound_name> bound = bind_name(domain_.place().folders.front() + name, domain_.rule());
   if (!bound) return bound.why();
   hidden_ = std::make_unique<hidden_name>(std::move(*bound), home_.sockets(), *this);
-  path_ = hidden_->name.path;
+  path_ = hidden_->name.path();
   CORDMA_ASSERT_OP(state_, ==, state::unconnected);
   return {};
 }
