@@ -27,6 +27,7 @@ result<void> shm_queue_pair::call(std::unique_ptr<invitation> to) {
     home_.expect(-1);
     state_.become(state::error);
     socket_.close();
+    invitation_.reset();
     return called;
   }
   home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
