@@ -334,6 +334,7 @@ bool shm_queue_pair::fetch_piece(const piece& p, std::uint64_t bytes, recv_entry
     remote_region* region = offers_.find(offer_key(p.lkey, p.epoch));
     if (region == nullptr) {  // the offer was sent before the message: it waits in the socket
       on_ready(0);
+      if (state_ != state::up) return false;
       region = offers_.find(offer_key(p.lkey, p.epoch));
     }
     if (region == nullptr || !region->covers(from, bytes)) {
