@@ -59,7 +59,6 @@ KNOWN = {
     "transport::capabilities": (33, 33),
     "transport::queue_pair": (2, 2),
     "transport::receive_queue": (1, 1),
-    "transport::shm::shm_queue_pair": (83, 0),
     "transport::sim::fabric": (14, 2),
     "transport::sim::host": (23, 10),
     "transport::verbs::socket_address": (2, 2),

@@ -45,7 +45,9 @@ std::string followers(State last) {
 }  // namespace
 
 TEST_CASE("of each state of a connection all that may follow, and nothing else") {
-  CHECK(followers(transport::shm::pair_state::error) == "123 23 3 03 ");
+  CHECK(followers(transport::shm::pair_state::over) == "124 24 34 4 05  ");
+  CHECK(followers(transport::shm::arrival::fetched) == "12 0 0 ");
+  CHECK(followers(transport::shm::farewell::said) == "1 2  ");
   CHECK(followers(transport::sim::pair_state::error) == "12346 46 46 46 56 6  ");
   CHECK(followers(transport::tcp::life_phase::dead) == "1249 49 39 249 579 679 79 89 9 9 ");
 }

@@ -28,10 +28,10 @@ class rogue {
     auto page = shm::create_shared("rogue page", shm::page_bytes);
     auto epochs = shm::create_shared("rogue epochs", shm::epochs_bytes);
     if (!file || !page || !epochs) return;
-    auto mapped = shm::map_channel((*file).get(), ring_bytes);
+    auto mapped = shm::map_channel((*file).get(), ring_bytes, shm::side::connects);
     if (!mapped) return;
     memory = std::move(*mapped);
-    out = shm::ring_writer(memory.cells[0], ring_bytes, &memory.control->direction[0]);
+    out = shm::ring_writer(memory.cells[0], ring_bytes, memory.ring[0]);
     const unique_fd bell(::eventfd(0, EFD_CLOEXEC));
     auto hello = shm::make_packet<shm::introduction>(shm::packet::hello);
     hello.cell_size = shm::cell_bytes;
@@ -46,8 +46,8 @@ class rogue {
     return shm::receive_packet(socket.get(), p) == shm::transfer::done &&
            shm::inspect(p.bytes()).type == shm::packet::accept;
   }
-  [[nodiscard]] shm::ring_control& control() const { return memory.control->direction[0]; }
-  [[nodiscard]] shm::ring_control& other_control() const { return memory.control->direction[1]; }
+  [[nodiscard]] shm::ring_control& control() const { return *memory.ring[0]; }
+  [[nodiscard]] shm::ring_control& other_control() const { return *memory.ring[1]; }
   // A cell with any header; its stamp is valid.
   void cell(shm::message what, std::uint8_t flags, std::uint16_t pieces, std::uint32_t length,
             const void* payload = nullptr, std::size_t bytes = 0) {

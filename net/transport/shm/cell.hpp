@@ -131,6 +131,11 @@ static_assert(offsetof(ring_control, served) == 16 && offsetof(ring_control, hel
 static_assert(offsetof(ring_control, waiting) == 128 && offsetof(ring_control, ended) == 132);
 static_assert(offsetof(ring_control, accessing) == 256);
 
+// One of its counters, by its writer. The reader that changed it would harm itself.
+inline void count_up(std::atomic<std::uint64_t>& counter) noexcept {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
 struct control_page {
   ring_control direction[2];
 };

@@ -90,7 +90,7 @@ result<mapped_view> map_shared(int fd, std::size_t bytes, protection how) {
   return mapped_view(static_cast<std::byte*>(at), bytes);
 }
 
-result<channel> map_channel(int fd, std::uint32_t ring_bytes) {
+result<channel> map_channel(int fd, std::uint32_t ring_bytes, side mine) {
   CORDMA_REQUIRE_OP(ring_bytes % least_ring_bytes, ==, 0U);
   CORDMA_REQUIRE_OP(ring_bytes, <=, most_ring_bytes);
   const std::size_t file = channel_bytes(ring_bytes);
@@ -113,10 +113,12 @@ result<channel> map_channel(int fd, std::uint32_t ring_bytes) {
   }
   c.control = reinterpret_cast<control_page*>(base);
   for (std::size_t i = 0; i < 2; ++i) {
-    c.slot[i] = reinterpret_cast<service_slot*>(base + slots_at + i * sizeof(service_slot));
-    c.cells[i] = base + rings_at + i * 2 * ring;
+    const std::size_t n = mine == side::connects ? i : 1 - i;
+    c.ring[i] = &c.control->direction[n];
+    c.slot[i] = reinterpret_cast<service_slot*>(base + slots_at + n * sizeof(service_slot));
+    c.cells[i] = base + rings_at + n * 2 * ring;
+    CORDMA_ASSERT_OP(c.cells[i] + 2 * ring - base, <=, static_cast<std::ptrdiff_t>(total));
   }
-  CORDMA_ASSERT_OP(c.cells[1] + 2 * ring - base, ==, static_cast<std::ptrdiff_t>(total));
   return c;
 }
 

@@ -44,14 +44,20 @@ void seal_against_writers(int fd) noexcept;
 enum class protection : std::uint8_t { read, read_write };
 [[nodiscard]] result<mapped_view> map_shared(int fd, std::size_t bytes, protection how);
 
-// The shared memory of one connection; see cell.hpp.
+enum class side : std::uint8_t { connects = 0, accepts = 1 };
+static_assert(static_cast<std::size_t>(side::accepts) <
+              std::extent_v<decltype(control_page::direction)>);
+
+// The shared memory of one connection, as one side sees it; see cell.hpp.
 struct channel {
   mapped_view view;
   control_page* control = nullptr;
+  // First the direction in which this side sends and asks, then the other one.
+  ring_control* ring[2] = {nullptr, nullptr};
   service_slot* slot[2] = {nullptr, nullptr};
   std::byte* cells[2] = {nullptr, nullptr};  // each mapped twice in a row
 };
-[[nodiscard]] result<channel> map_channel(int fd, std::uint32_t ring_bytes);
+[[nodiscard]] result<channel> map_channel(int fd, std::uint32_t ring_bytes, side mine);
 
 // A barrier that one side pays for both: run on every processor that executes a process which
 // called join_barriers(). False: not available here, both sides fence for themselves.

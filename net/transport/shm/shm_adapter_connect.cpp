@@ -140,9 +140,9 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
   call->port = to.port;
   call->wanted = std::move(on->addresses);
   call->data.assign(private_data.begin(), private_data.end());
-  auto q = std::make_unique<shm_queue_pair>(*this, side::connects, *granted,
+  auto q = std::make_unique<shm_queue_pair>(*this, *granted,
                                             port_path(domain_->place().folders.front(), to.port));
-  const result<void> calling = q->call(std::move(call));
+  const result<void> calling = q->coming_up().call(std::move(call));
   if (!calling) return calling.why();
   return std::unique_ptr<queue_pair>(std::move(q));
 }
@@ -222,15 +222,15 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
   };
   result<peer_terms> terms = read_terms(hello, fds.subspan(1, 3), who);
   if (!terms) return refuse(terms.why());
-  result<channel> memory = map_channel(fds[0].get(), hello.ring_size);
+  result<channel> memory = map_channel(fds[0].get(), hello.ring_size, side::accepts);
   if (!memory) return refuse(memory.why());
-  auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, options, path);
+  auto q = std::make_unique<shm_queue_pair>(*this, options, path);
   const result<void> adopted = q->adopt_socket(socket);
   if (!adopted) {
     refuse_for_memory(socket);
     return adopted.why();
   }
-  q->answer(std::move(*memory), std::move(*terms), data);
+  q->coming_up().answer(std::move(*memory), std::move(*terms), data);
   return std::unique_ptr<queue_pair>(std::move(q));
 }
 
@@ -265,8 +265,8 @@ result<std::uint64_t> shm_adapter::hand_over(std::uint64_t request, adapter& tar
 result<std::unique_ptr<queue_pair>> shm_adapter::create(const queue_pair_options& options) {
   const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
-  auto q = std::make_unique<shm_queue_pair>(*this, side::accepts, *granted, "");
-  const result<void> opened = q->open_hidden();
+  auto q = std::make_unique<shm_queue_pair>(*this, *granted, "");
+  const result<void> opened = q->coming_up().open_hidden();
   if (!opened) return opened.why();
   return std::unique_ptr<queue_pair>(std::move(q));
 }

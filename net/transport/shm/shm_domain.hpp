@@ -93,4 +93,28 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   process_mark made_in_;
 };
 
+// Says that this side is inside memory of its peer. Bound to one thread.
+class access_mark {
+ public:
+  explicit access_mark(const shm_domain& of) noexcept : fences_(!of.barriers()) {}
+  // `accessing`: where the owner of the memory looks.
+  void enter(std::atomic<std::uint32_t>& accessing) noexcept {
+    accessing.store(++count_, std::memory_order_relaxed);
+    // The owner invalidates the epoch, or withdraws, runs a barrier on our processor, then looks at `accessing`.
+    if (fences_) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+  }
+  void leave(std::atomic<std::uint32_t>& accessing) noexcept {
+    accessing.store(++count_, std::memory_order_release);
+  }
+  [[nodiscard]] bool is_inside() const noexcept { return count_ % 2 != 0; }
+
+ private:
+  std::uint32_t count_ = 0;
+  bool fences_;
+};
+
 }  // namespace cordma::transport::shm

@@ -8,9 +8,6 @@
 namespace cordma::transport::shm {
 namespace {
 
-// More would be a peer that asks faster than it reads answers.
-constexpr std::size_t most_unanswered = 1024;
-
 std::string versions(std::uint32_t mine, std::uint32_t theirs) {
   return "mine is " + std::to_string(mine) + ", theirs is " + std::to_string(theirs);
 }
@@ -19,7 +16,7 @@ std::string versions(std::uint32_t mine, std::uint32_t theirs) {
 
 void shm_queue_pair::on_ready(std::uint32_t) noexcept {
   try {
-    if (hidden_ != nullptr && side_ == side::accepts) return on_hidden_name();
+    if (handshake_.awaits_peer()) return handshake_.on_hidden_name();
     take_packets();
   } catch (const std::bad_alloc&) {
     starve();
@@ -28,23 +25,23 @@ void shm_queue_pair::on_ready(std::uint32_t) noexcept {
 
 void shm_queue_pair::take_packets() {
   received_packet p;
-  while (socket_ && state_ != state::error && !dying_) {
+  while (socket_ && !ending_.has_lost_peer()) {
     const transfer t = receive_packet(socket_.get(), p);
     if (t == transfer::again) return;
     if (t == transfer::gone) {
       lose_peer(failure::of(errc::connection_reset,
-                            {peer_text(), state_ == state::up ? " ended, or dropped the connection"
-                                                              : " ended during the handshake"}));
+                            {peer_text(), is_up() ? " ended, or dropped the connection"
+                                                  : " ended during the handshake"}));
       return;
     }
-    ++packets_taken_;
+    watch_.on_packet();
     on_packet(p);
   }
 }
 
 void shm_queue_pair::on_packet(received_packet& p) {
   const header_verdict v = inspect(p.bytes());
-  const bool up = state_ == state::up;
+  const bool up = is_up();
   if (v.is == header_verdict::what::version && !up) {
     fail_connecting(
         failure(errc::unsupported_version,
@@ -99,7 +96,7 @@ void shm_queue_pair::on_accept(received_packet& p) {
   (*terms).reads_us = i.reads_peer != 0;
   std::vector<std::byte> data(i.data.begin(), i.data.begin() + i.data_bytes);
   establish(channel{}, std::move(*terms), std::move(data));
-  if (can_read_peer_) {
+  if (peer_.is_readable) {
     static_cast<void>(send_packet(socket_.get(), make_packet<bare_packet>(packet::reachable)));
   }
 }
@@ -159,21 +156,18 @@ void shm_queue_pair::on_region_request(const region_packet& q) {
   // Without the descriptor the peer maps nothing, and the kernel or this side copies.
   if (said == transfer::limit) said = say(a);
   if (said == transfer::done) return;
-  if (unanswered_.size() >= most_unanswered) {
+  if (!talk_.keep(q)) {
     malformed("too many questions at once");
     return;
   }
-  unanswered_.push_back(q);
   settle();
 }
 
 // The socket was full; asked again from scratch, the region may have gone meanwhile.
 void shm_queue_pair::flush_answers() noexcept {
-  std::vector<region_packet> again;
-  again.swap(unanswered_);
   try {
-    for (const region_packet& q : again) {
-      if (state_ == state::up) on_region_request(q);
+    for (const region_packet& q : talk_.take_unanswered()) {
+      if (is_up()) on_region_request(q);
     }
   } catch (const std::bad_alloc&) {
     starve();
@@ -183,15 +177,14 @@ void shm_queue_pair::flush_answers() noexcept {
 void shm_queue_pair::on_region(packet type, const region_packet& r, received_packet& p) {
   const bool answer = type == packet::region_answer;
   if (answer) {
-    if (asked_ == 0 || asked_ != r.rkey) {
+    if (!talk_.awaits_answer(r.rkey) || !talk_.end_question()) {
       malformed("an answer that nobody asked for");
       return;
     }
-    asked_ = 0;
     home_.expect(-1);
     if (r.length == 0) {
-      if (exec_ != tail_) {
-        fail_entry(sends_[exec_ & send_mask_], wc_status::rem_access_err,
+      if (!sends_.all_executed()) {
+        fail_entry(sends_.next(), wc_status::rem_access_err,
                    "the memory key is unknown to its owner, was deregistered, or grants nothing "
                    "on this connection");
       }
@@ -222,7 +215,7 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
   }
   // A limit of this process does not end the connection if the kernel copies as well.
   if (!answer && found.bytes_at == nullptr) found.unmapped_at = r.addr;
-  if (!answer && found.bytes_at == nullptr && !can_read_peer_) {
+  if (!answer && found.bytes_at == nullptr && !peer_.is_readable) {
     fail_and_tell(
         failure(errc::no_memory,
                 p.lost_fds ? "no file descriptor is left to map the memory of a message: raise "
@@ -232,37 +225,28 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
         wc_status::rem_op_err, no_position);
     return;
   }
-  (answer ? regions_ : offers_).add(std::move(found));
+  (answer ? regions_ : talk_.offers()).add(std::move(found));
 }
 
-// True: the peer has, or will have before the next message, the region's memory. Its epoch is in
-// offered_epoch_. `blocked`: not yet, the socket is full.
+// True: the peer has, or will have before the next message, the region's memory. Its epoch is
+// talk_.last_epoch(). `blocked`: not yet, the socket is full.
 bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept {
   const std::uint32_t epoch = domain_.epoch(lkey);
-  if (offered_key_ == lkey && offered_epoch_ == epoch) return true;
-  const auto known = offered_.find(lkey);
-  if (known == offered_.end() || known->second != epoch) {
-    const unique_fd fd = reopen_read_only(range.shared_fd);
-    if (!fd) return false;
-    auto o = make_packet<region_packet>(packet::region_offer);
-    o.addr = reinterpret_cast<std::uintptr_t>(range.addr);
-    o.length = range.length;
-    o.lkey = lkey;
-    o.epoch = epoch;
-    const int raw = fd.get();
-    const transfer t = say(o, std::span(&raw, 1));
-    if (t != transfer::done) {
-      blocked = t != transfer::limit;  // else it goes through the ring
-      return false;
-    }
-    try {
-      offered_[lkey] = epoch;
-    } catch (const std::bad_alloc&) {
-      // It is offered again with the next message.
-    }
+  if (talk_.has_offered(lkey, epoch)) return true;
+  const unique_fd fd = reopen_read_only(range.shared_fd);
+  if (!fd) return false;
+  auto o = make_packet<region_packet>(packet::region_offer);
+  o.addr = reinterpret_cast<std::uintptr_t>(range.addr);
+  o.length = range.length;
+  o.lkey = lkey;
+  o.epoch = epoch;
+  const int raw = fd.get();
+  const transfer t = say(o, std::span(&raw, 1));
+  if (t != transfer::done) {
+    blocked = t != transfer::limit;  // else it goes through the ring
+    return false;
   }
-  offered_key_ = lkey;
-  offered_epoch_ = epoch;
+  talk_.note_offered(lkey, epoch);
   return true;
 }
 
@@ -272,8 +256,7 @@ void shm_queue_pair::on_fault(const fault_packet& f) {
                             {peer_text(), " ended the connection: ", get_text(f.text)});
   if (f.status < wc_status_count && f.status != static_cast<unsigned>(wc_status::wr_flush_err)) {
     why.with_status(f.status, 0);
-    dying_status_ = static_cast<wc_status>(f.status);
-    dying_position_ = f.position;
+    ending_.blame(f.position, static_cast<wc_status>(f.status));
   }
   lose_peer(std::move(why));
 }

@@ -110,8 +110,8 @@ bool shm_queue_pair::execute_access(send_entry& e) noexcept {
     if (region->bytes_at != nullptr) {
       status = access_now(r, e.total, *region);
     } else {
-      bool impossible = is_atomic(r.op) || !can_read_peer_ || e.offset != 0 || serve_sent_ ||
-                        (r.flags & post_flag::inline_data) != 0;
+      bool impossible = is_atomic(r.op) || !peer_.is_readable || e.offset != 0 ||
+                        service_.is_pending() || (r.flags & post_flag::inline_data) != 0;
       if (!impossible) {
         const bool valid = step_in(*region);
         if (valid) status = copy_through_kernel(r, e.total, impossible);
@@ -188,25 +188,24 @@ result<peer_view> shm_queue_pair::view(std::uint64_t rkey, std::uint64_t addr,
 }
 
 void shm_queue_pair::ask(std::uint64_t rkey) noexcept {
-  if (asked_ == rkey) return;
-  CORDMA_ASSERT_OP(asked_, ==, 0U);
+  if (talk_.awaits_answer(rkey)) return;
   auto p = make_packet<region_packet>(packet::region_request);
   p.rkey = rkey;
   const transfer t = say(p);
   if (t != transfer::done) return;  // tried again at the next poll; EOF ends it otherwise
-  asked_ = rkey;
+  talk_.ask(rkey);
   home_.expect(1);
 }
 
 // Asks the owner, piece by piece, to access its memory for us.
 bool shm_queue_pair::execute_served(send_entry& e) noexcept {
   const send_request& r = e.request;
-  const service_slot& slot = *memory_.slot[static_cast<std::size_t>(side_)];
-  if (serve_sent_) {
+  const service_slot& slot = *memory_.slot[0];
+  if (service_.is_pending()) {
     const std::uint64_t served = out_control().served.load(std::memory_order_acquire);
-    if (served < serves_sent_) return false;
-    serve_sent_ = false;
-    if (served > serves_sent_) {
+    if (!service_.is_answered(served)) return false;
+    const std::uint64_t bytes = service_.finish();
+    if (!service_.is_possible(served)) {
       malformed("more accesses answered than were asked for");
       return true;
     }
@@ -218,13 +217,13 @@ bool shm_queue_pair::execute_served(send_entry& e) noexcept {
       return true;
     }
     if (r.op == opcode::read) {
-      segment_cursor(r.segments, r.segment_count, e.offset).scatter(slot.data, serve_length_);
+      segment_cursor(r.segments, r.segment_count, e.offset).scatter(slot.data, bytes);
     }
     if (is_atomic(r.op)) {
       const std::uint64_t old = slot.old_value;
       std::memcpy(r.segments[0].addr, &old, sizeof old);
     }
-    e.offset += serve_length_;
+    e.offset += bytes;
     CORDMA_ASSERT_OP(e.offset, <=, e.total);
   }
   if (e.offset != 0 && (e.offset >= e.total || is_atomic(r.op))) {
@@ -246,11 +245,11 @@ bool shm_queue_pair::send_service_request(send_entry& e) noexcept {
                                        : service_kind::compare_swap;
   const std::uint64_t room = (writer_.most_payload() + sizeof(cell_header)) / 4 - 64 - sizeof q;
   const std::uint64_t most = writes ? room : sizeof(service_slot::data);
-  serve_length_ = is_atomic(r.op) ? 8 : std::min<std::uint64_t>(e.total - e.offset, most);
-  CORDMA_ASSERT_OP(serve_length_, >, 0U);
-  const std::uint64_t payload = sizeof q + (writes ? serve_length_ : 0);
+  const std::uint64_t bytes =
+      is_atomic(r.op) ? 8 : std::min<std::uint64_t>(e.total - e.offset, most);
+  const std::uint64_t payload = sizeof q + (writes ? bytes : 0);
   if (!writer_.room(cells_for(payload))) return blocked_for_room();
-  q.length = static_cast<std::uint32_t>(serve_length_);
+  q.length = static_cast<std::uint32_t>(bytes);
   q.rkey = r.rkey;
   q.addr = r.remote_addr + e.offset;
   q.operand = r.operand;
@@ -258,13 +257,12 @@ bool shm_queue_pair::send_service_request(send_entry& e) noexcept {
   std::memcpy(writer_.payload(), &q, sizeof q);
   if (writes) {
     segment_cursor(r.segments, r.segment_count, e.offset)
-        .gather(writer_.payload() + sizeof q, serve_length_);
+        .gather(writer_.payload() + sizeof q, bytes);
   }
   writer_.write(message::serve, 0, 0, 0, static_cast<std::uint32_t>(payload), cells_for(payload),
                 false);
   wake_peer();
-  serve_sent_ = true;
-  ++serves_sent_;
+  service_.request(bytes);
   return false;
 }
 
@@ -276,7 +274,7 @@ void shm_queue_pair::serve(const cell_header& h) noexcept {
     return;
   }
   std::memcpy(&q, reader_.payload(), sizeof q);
-  service_slot& slot = *memory_.slot[1 - static_cast<std::size_t>(side_)];
+  service_slot& slot = *memory_.slot[1];
   const bool writes = q.what == service_kind::write;
   const bool reads = q.what == service_kind::read;
   const bool changes = q.what == service_kind::fetch_add || q.what == service_kind::compare_swap;
@@ -307,7 +305,7 @@ void shm_queue_pair::serve(const cell_header& h) noexcept {
   }
   slot.status = static_cast<std::uint32_t>(status);
   reader_.take(cells_for(h.length));
-  in_control().served.store(++served_, std::memory_order_release);
+  count_up(in_control().served);
   wake_waiter();
 }
 

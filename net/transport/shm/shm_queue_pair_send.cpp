@@ -64,7 +64,7 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 }
 
 bool shm_queue_pair::post_now(const send_request& request, std::uint64_t& old) noexcept {
-  if (!open_ || head_ != tail_ || home_.handing_out) [[unlikely]]
+  if (!open_ || !sends_.empty() || home_.handing_out) [[unlikely]]
     return false;
   if (request.op == opcode::flush) return all_taken();
   const bool is_atomic = request.op == opcode::fetch_add || request.op == opcode::compare_swap;
@@ -116,7 +116,7 @@ bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
 [[gnu::noinline]] bool shm_queue_pair::put_any(const message_head* head, const std::byte* data,
                                                std::uint32_t bytes) noexcept {
   const std::uint64_t total = bytes + (head != nullptr ? sizeof *head : 0);
-  if (!open_ || head_ != tail_ || total > eager_ || !writer_.room(cells_for(total)) ||
+  if (!open_ || !sends_.empty() || total > eager_ || !writer_.room(cells_for(total)) ||
       !writer_.put(head, data, bytes)) {
     return false;
   }
@@ -139,33 +139,16 @@ bool shm_queue_pair::all_taken() noexcept {
 }
 
 posted shm_queue_pair::post_slowly(const send_request& request, completion& now) noexcept {
-  CORDMA_REQUIRE_OP(tail_ - head_, <, options_.send_depth);
+  CORDMA_REQUIRE_OP(sends_.size(), <, options_.send_depth);
   CORDMA_REQUIRE_OP(request.segment_count, <=, options_.max_segments);
   CORDMA_REQUIRE(domain_.caps().supports(service::rc, request.op));
-  const std::uint32_t slot = tail_ & send_mask_;
-  send_entry& e = sends_[slot];
-  segment* const own = &segment_store_[std::size_t{slot} * options_.max_segments];
-  e = send_entry{};
-  e.request = request;
-  e.request.segments = own;
-  std::copy_n(request.segments, request.segment_count, own);
-  e.total = total_bytes(own, request.segment_count);
-  if ((request.flags & post_flag::inline_data) != 0) {
-    CORDMA_REQUIRE_OP(e.total, <=, options_.inline_bytes);
-    std::byte* to = &inline_store_[std::size_t{slot} * options_.inline_bytes];
-    for (std::size_t i = 0; i < request.segment_count; ++i) {
-      std::memcpy(to, own[i].addr, own[i].length);
-      own[i].addr = to;
-      to += own[i].length;
-    }
-  }
-  ++tail_;
+  send_entry& e = sends_.post(request);
   plain_ = false;
   if (open_) {
     advance();
-    if (state_ == state::up && tail_ - head_ == 1 && e.at == stage::finished &&
+    if (state_ == state::open && sends_.size() == 1 && e.at == stage::finished &&
         !home_.handing_out) {
-      ++head_;
+      sends_.retire();
       settle();
       succeed(now, e.request);
       now.byte_len = static_cast<std::uint32_t>(e.total);
@@ -177,11 +160,7 @@ posted shm_queue_pair::post_slowly(const send_request& request, completion& now)
 }
 
 void shm_queue_pair::ring() noexcept {
-  // What found no room is carried out by some later poll, and nobody will ring for it then.
-  for (std::uint32_t i = exec_; i != tail_; ++i) {
-    std::uint8_t& flags = sends_[i & send_mask_].request.flags;
-    flags = static_cast<std::uint8_t>(flags & ~unsigned{post_flag::more});
-  }
+  sends_.end_batch();
   show_withheld();
 }
 
@@ -193,11 +172,11 @@ void shm_queue_pair::show_withheld() noexcept {
 
 // Carries out what can be carried out now, in order.
 void shm_queue_pair::advance() noexcept {
-  while (state_ == state::up && exec_ != tail_ && !(closing_ && exec_ == close_mark_)) {
-    if (!execute(sends_[exec_ & send_mask_])) break;
-    ++exec_;
+  while (is_up() && !sends_.all_executed() && !ending_.stops_at(sends_.executed())) {
+    if (!execute(sends_.next())) break;
+    sends_.execute();
   }
-  if (state_ == state::up) settle();
+  if (is_up()) settle();
 }
 
 // True: it left the stage `waiting`.
@@ -278,8 +257,8 @@ bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
     const memory_range& range = *registered;
     bool blocked = false;
     if (range.shared_fd >= 0 && offer(s.lkey, range, blocked)) {
-      pieces[count++] = {s.lkey, offered_epoch_, static_cast<std::uint64_t>(s.addr - range.addr),
-                         s.length};
+      pieces[count++] = {s.lkey, talk_.last_epoch(),
+                         static_cast<std::uint64_t>(s.addr - range.addr), s.length};
     } else if (blocked) {
       return false;
     } else if (peer_.reads_us) {
@@ -299,48 +278,40 @@ bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
                 cells_for(bytes), more);
   published(more);
   CORDMA_ASSERT_OP(count, >, 0U);
-  e.goal = ++fetches_sent_;
+  e.goal = sends_.next_fetch();
   e.at = stage::fetch;
   return true;
 }
 
 // In the order of posting, as a NIC does.
 std::size_t shm_queue_pair::retire(std::span<completion> out) noexcept {
-  if (exec_ != head_) {
-    const std::uint64_t done = in_flight_fetched();
-    if (state_ != state::up) return 0;
-    std::size_t n = 0;
-    while (n < out.size() && head_ != exec_) {
-      send_entry& e = sends_[head_ & send_mask_];
-      if (e.at == stage::fetch && done >= e.goal) e.at = stage::finished;
-      if (e.at == stage::flush && writer_.taken() >= e.goal) e.at = stage::finished;
-      if (e.at != stage::finished) break;
-      succeed(out[n], e.request);
-      out[n++].byte_len = static_cast<std::uint32_t>(e.total);
-      ++head_;
-    }
-    return n;
-  }
-  return 0;
-}
-
-std::uint64_t shm_queue_pair::in_flight_fetched() noexcept {
-  const std::uint64_t now = out_control().fetched.load(std::memory_order_acquire);
-  if (now > fetches_sent_ || now < fetched_known_) {
+  if (!sends_.any_executed()) return 0;
+  const std::uint64_t fetched = out_control().fetched.load(std::memory_order_acquire);
+  if (!sends_.on_fetched(fetched)) {
     malformed("more messages fetched than were sent");
     return 0;
   }
-  return fetched_known_ = now;
+  std::size_t n = 0;
+  for (; n < out.size() && sends_.any_executed(); sends_.retire()) {
+    const send_entry& e = sends_.oldest();
+    if (!is_done(e, fetched)) break;
+    succeed(out[n], e.request);
+    out[n++].byte_len = static_cast<std::uint32_t>(e.total);
+  }
+  return n;
+}
+
+bool shm_queue_pair::is_done(const send_entry& e, std::uint64_t fetched) noexcept {
+  if (e.at == stage::fetch) return fetched >= e.goal;
+  return e.at == stage::finished || (e.at == stage::flush && writer_.taken() >= e.goal);
 }
 
 // What the peer has taken is done, whatever ended the connection afterwards.
 void shm_queue_pair::finish_taken() noexcept {
-  const std::uint64_t fetched = out_control().fetched.load(std::memory_order_acquire);
-  for (std::uint32_t i = head_; i != exec_; ++i) {
-    send_entry& e = sends_[i & send_mask_];
-    const bool taken = (e.at == stage::fetch && fetched <= fetches_sent_ && fetched >= e.goal) ||
-                       (e.at == stage::flush && writer_.taken() >= e.goal);
-    if (taken) e.at = stage::finished;
+  std::uint64_t fetched = out_control().fetched.load(std::memory_order_acquire);
+  if (!sends_.on_fetched(fetched)) fetched = 0;
+  for (std::uint32_t i = sends_.retired(); i != sends_.executed(); ++i) {
+    if (is_done(sends_[i], fetched)) sends_[i].at = stage::finished;
   }
 }
 
@@ -359,8 +330,8 @@ void shm_queue_pair::wake_sleeper() noexcept {
   // Pairs with arm(): either it sees what was published, or we see its nap.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t nap = peer_page_->nap.load(std::memory_order_relaxed);
-  if (nap == 0 || nap == last_nap_) return;
-  last_nap_ = nap;
+  if (nap == 0 || nap == peer_.last_nap) return;
+  peer_.last_nap = nap;
   ring_doorbell();
 }
 
@@ -377,9 +348,9 @@ void shm_queue_pair::wake_waiter() noexcept {
 }
 
 void shm_queue_pair::set_waiting(bool waits) noexcept {
-  if (waits == waiting_) return;
-  waiting_ = waits;
-  out_control().waiting.store(waits ? 1 : 0, std::memory_order_relaxed);
+  std::atomic<std::uint32_t>& said = out_control().waiting;
+  const std::uint32_t now = waits ? 1 : 0;
+  if (said.load(std::memory_order_relaxed) != now) said.store(now, std::memory_order_relaxed);
 }
 
 }  // namespace cordma::transport::shm

@@ -3,7 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cordma/net/transport/shm/names.hpp>
+#include <cordma/net/transport/shm/handshake.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 #include <cstdio>
@@ -61,27 +61,27 @@ result<descriptor_blob> read_descriptor(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-hidden_name::hidden_name(bound_name bound, socket_set& set, socket_handler& owner)
-    : name(std::move(bound.files)), socket(set, owner) {
+hidden_name::hidden_name(bound_name bound, std::uint64_t t, socket_set& set, socket_handler& owner)
+    : files(std::move(bound.files)), socket(set, owner), token(t) {
   socket.own(std::move(bound.socket));
 }
 
-result<void> shm_queue_pair::open_hidden() {
+result<void> handshake::open_hidden() {
   const result<std::uint64_t> token = random_number();
   if (!token) return token.why();
-  token_ = *token;
   char name[32];
   std::snprintf(name, sizeof name, "/q%016llx", static_cast<unsigned long long>(*token));
-  result<bound_name> bound = bind_name(domain_.place().folders.front() + name, domain_.rule());
+  result<bound_name> bound =
+      bind_name(pair_.domain_.place().folders.front() + name, pair_.domain_.rule());
   if (!bound) return bound.why();
-  hidden_ = std::make_unique<hidden_name>(std::move(*bound), home_.sockets(), *this);
-  path_ = hidden_->name.path();
-  CORDMA_ASSERT_OP(state_, ==, state::unconnected);
+  hidden_ = std::make_unique<hidden_name>(std::move(*bound), *token, home().sockets(), pair_);
+  path_ = hidden_->files.path();
+  CORDMA_ASSERT_OP(pair_.state_, ==, pair_state::unconnected);
   return {};
 }
 
-result<std::vector<std::byte>> shm_queue_pair::descriptor() {
-  if (state_ != state::unconnected) {
+result<std::vector<std::byte>> handshake::descriptor() const {
+  if (pair_.state_ != pair_state::unconnected) {
     return failure{errc::bad_state,
                    "a descriptor is for queue pairs from create(), before they "
                    "are connected"};
@@ -89,7 +89,7 @@ result<std::vector<std::byte>> shm_queue_pair::descriptor() {
   descriptor_blob b{};
   b.magic = descriptor_magic;
   b.version = wire_version;
-  b.token = token_;
+  b.token = hidden_->token;
   if (path_.size() >= b.path.size()) {
     return failure{errc::invalid_value, "the directory of rendezvous sockets has too long a path"};
   }
@@ -100,94 +100,81 @@ result<std::vector<std::byte>> shm_queue_pair::descriptor() {
   return std::vector<std::byte>(bytes.begin(), bytes.end());
 }
 
-result<void> shm_queue_pair::connect(std::span<const std::byte> peer_descriptor) {
-  if (state_ != state::unconnected) {
+result<void> handshake::connect(std::span<const std::byte> peer_descriptor) {
+  if (pair_.state_ != pair_state::unconnected) {
     return failure{errc::bad_state, "this queue pair was connected before"};
   }
   const result<descriptor_blob> read = read_descriptor(peer_descriptor);
   if (!read) return read.why();
   const descriptor_blob b = *read;
-  if (b.token == token_) {
+  CORDMA_ASSERT(hidden_ != nullptr);
+  const std::uint64_t own = hidden_->token;
+  if (b.token == own) {
     return failure{errc::invalid_value,
                    "this is the queue pair's own descriptor: give it to the "
                    "peer, and the peer's to this side"};
   }
-  const std::uint64_t low = std::min(token_, b.token);
-  const std::uint64_t high = std::max(token_, b.token);
-  common_token_ = (low ^ (high << 29 | high >> 35)) | 1;
-  const std::string peer(b.path.data(), b.path_bytes);
-  if (token_ > b.token) {
-    path_ = peer;
-    return wait_for_peer();
-  }
-  side_ = side::connects;
-  const std::string own = std::exchange(path_, peer);
+  const std::uint64_t low = std::min(own, b.token);
+  const std::uint64_t high = std::max(own, b.token);
+  token_ = (low ^ (high << 29 | high >> 35)) | 1;
+  path_.assign(b.path.data(), b.path_bytes);
+  if (own > b.token) return wait_for_peer();
   const result<void> calling = call(std::make_unique<invitation>());
-  if (!calling) {
-    side_ = side::accepts;
-    path_ = own;
-    state_.become(state::unconnected);
-    return calling;
+  if (calling) {
+    hidden_.reset();
+  } else {
+    path_ = hidden_->files.path();
+    pair_.state_.become(pair_state::unconnected);
   }
-  close_hidden();
-  return {};
+  return calling;
 }
 
-result<void> shm_queue_pair::wait_for_peer() {
-  CORDMA_REQUIRE(hidden_ != nullptr);
+result<void> handshake::wait_for_peer() {
   const result<void> watched = hidden_->socket.watch(EPOLLIN);
   if (!watched) return watched;
-  state_.become(state::connecting);
-  home_.expect(1);
-  home_.home().add(connect_timer_, after(home_.home().now(), options_.connect_timeout));
+  begin();
+  await_peer();
   return {};
 }
 
-void shm_queue_pair::on_hidden_name() {
-  if (!socket_) {
-    socket_.own(accept_one(hidden_->socket.get()));
-    if (!socket_) return;
-    const result<peer_identity> who = identify(socket_.get());
-    if (!who || !domain_.rule().admits(socket_.get(), *who) || !socket_.watch(watched_for)) {
-      socket_.close();
-      return;
-    }
-    peer_.who = *who;
+void handshake::on_hidden_name() {
+  if (!pair_.socket_) {
+    socket_fd caller = accept_one(hidden_->socket.get());
+    if (!caller) return;
+    const result<peer_identity> who = identify(caller.get());
+    if (!who || !pair_.domain_.rule().admits(caller.get(), *who)) return;
+    if (!pair_.adopt_socket(caller)) return;
+    pair_.peer_.who = *who;
   }
   on_hidden_hello();
 }
 
-void shm_queue_pair::on_hidden_hello() {
+void handshake::on_hidden_hello() {
   received_packet p;
-  const transfer t = receive_packet(socket_.get(), p);
+  const transfer t = receive_packet(pair_.socket_.get(), p);
   if (t == transfer::again) return;
   introduction hello{};
   refusal answer{};
   bool fine = t == transfer::done;
   if (fine && !check_hello(p, hello, answer)) {
-    static_cast<void>(send_packet(socket_.get(), answer));
+    static_cast<void>(send_packet(pair_.socket_.get(), answer));
     fine = false;
   }
-  if (!fine || hello.token != common_token_) {  // a stranger: the peer may still come
-    socket_fd stranger = socket_.release();
+  if (!fine || hello.token != token_) {  // a stranger: the peer may still come
+    socket_fd stranger = pair_.socket_.release();
     return hang_up(stranger);
   }
-  result<peer_terms> terms = read_terms(hello, std::span(p.fds).subspan(1, 3), peer_.who);
-  result<channel> memory = map_channel(p.fds[0].get(), hello.ring_size);
+  result<peer_terms> terms = read_terms(hello, std::span(p.fds).subspan(1, 3), pair_.peer_.who);
+  result<channel> memory = map_channel(p.fds[0].get(), hello.ring_size, side::accepts);
   if (!terms || !memory) {
     const failure why = terms ? memory.why() : terms.why();
     static_cast<void>(
-        send_packet(socket_.get(), make_refusal(packet::refuse, why.code(), why.message())));
-    fail_connecting(why);
+        send_packet(pair_.socket_.get(), make_refusal(packet::refuse, why.code(), why.message())));
+    pair_.fail(why);
     return;
   }
-  close_hidden();
-  this->answer(std::move(*memory), std::move(*terms), {});
-}
-
-void shm_queue_pair::close_hidden() noexcept {
-  if (hidden_ == nullptr) return;
   hidden_.reset();
+  this->answer(std::move(*memory), std::move(*terms), {});
 }
 
 }  // namespace cordma::transport::shm

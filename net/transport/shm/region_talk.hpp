@@ -1,0 +1,99 @@
+// What the two sides of a connection say about their memory, and what the owner of some does for the other.
+#pragma once
+
+#include <cordma/net/transport/shm/remote_memory.hpp>
+#include <cordma/net/transport/shm/wire.hpp>
+#include <cordma/runtime/check.hpp>
+#include <new>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace cordma::transport::shm {
+
+// Bound to the adapter's thread.
+class region_talk {
+ public:
+  // Memory that the peer's messages are fetched from; by offer_key().
+  [[nodiscard]] remote_memory& offers() noexcept { return offers_; }
+
+  // Whether the peer knows this region of ours.
+  [[nodiscard]] bool has_offered(std::uint32_t lkey, std::uint32_t epoch) noexcept {
+    if (last_lkey_ == lkey && last_epoch_ == epoch) return true;
+    const auto known = offered_.find(lkey);
+    if (known == offered_.end() || known->second != epoch) return false;
+    last_lkey_ = lkey;
+    last_epoch_ = epoch;
+    return true;
+  }
+  void note_offered(std::uint32_t lkey, std::uint32_t epoch) noexcept {
+    last_lkey_ = lkey;
+    last_epoch_ = epoch;
+    try {
+      offered_[lkey] = epoch;
+    } catch (const std::bad_alloc&) {
+      // It is offered again with some later message.
+    }
+  }
+  // Of the last region that has_offered() or note_offered() was about.
+  [[nodiscard]] std::uint32_t last_epoch() const noexcept { return last_epoch_; }
+
+  // The peer is asked what is behind this key.
+  void ask(std::uint64_t rkey) noexcept {
+    CORDMA_ASSERT_OP(asked_, ==, 0U);
+    CORDMA_ASSERT_OP(rkey, !=, 0U);
+    asked_ = rkey;
+  }
+  [[nodiscard]] bool awaits_answer() const noexcept { return asked_ != 0; }
+  [[nodiscard]] bool awaits_answer(std::uint64_t rkey) const noexcept { return asked_ == rkey; }
+  // True: it waited for the answer.
+  bool end_question() noexcept { return std::exchange(asked_, 0U) != 0; }
+
+  // Questions of the peer that the socket had no room to answer. False: more than a peer may ask that reads answers.
+  [[nodiscard]] bool keep(const region_packet& question) {
+    if (unanswered_.size() >= most_unanswered) return false;
+    unanswered_.push_back(question);
+    return true;
+  }
+  [[nodiscard]] bool owes_answers() const noexcept { return !unanswered_.empty(); }
+  [[nodiscard]] std::vector<region_packet> take_unanswered() noexcept {
+    return std::exchange(unanswered_, {});
+  }
+
+ private:
+  static constexpr std::size_t most_unanswered = 1024;
+
+  remote_memory offers_;
+  std::unordered_map<std::uint32_t, std::uint32_t> offered_;  // lkey -> epoch
+  std::uint32_t last_lkey_ = 0;
+  std::uint32_t last_epoch_ = 0;
+  std::uint64_t asked_ = 0;  // 0: nothing
+  std::vector<region_packet> unanswered_;
+};
+
+// Accesses that the owner of memory carries out, one at a time. Bound to the adapter's thread.
+class owner_service {
+ public:
+  void request(std::uint64_t bytes) noexcept {
+    CORDMA_ASSERT_OP(bytes_, ==, 0U);
+    CORDMA_ASSERT_OP(bytes, >, 0U);
+    bytes_ = bytes;
+    ++requests_;
+  }
+  [[nodiscard]] bool is_pending() const noexcept { return bytes_ != 0; }
+  // REQUIRES is_pending(). `served`: requests answered, ever.
+  [[nodiscard]] bool is_answered(std::uint64_t served) const noexcept {
+    return served >= requests_;
+  }
+  [[nodiscard]] bool is_possible(std::uint64_t served) const noexcept {
+    return served <= requests_;
+  }
+  // Returns the bytes of the request that was answered.
+  [[nodiscard]] std::uint64_t finish() noexcept { return std::exchange(bytes_, 0U); }
+
+ private:
+  std::uint64_t requests_ = 0;  // sent, ever
+  std::uint64_t bytes_ = 0;     // of the one that is pending; 0: none is
+};
+
+}  // namespace cordma::transport::shm
