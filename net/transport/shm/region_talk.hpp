@@ -81,19 +81,14 @@ class owner_service {
     ++requests_;
   }
   [[nodiscard]] bool is_pending() const noexcept { return bytes_ != 0; }
-  // REQUIRES is_pending(). `served`: requests answered, ever.
-  [[nodiscard]] bool is_answered(std::uint64_t served) const noexcept {
-    return served >= requests_;
-  }
-  [[nodiscard]] bool is_possible(std::uint64_t served) const noexcept {
-    return served <= requests_;
-  }
+  // Requests sent, ever.
+  [[nodiscard]] std::uint64_t requests() const noexcept { return requests_; }
   // Returns the bytes of the request that was answered.
   [[nodiscard]] std::uint64_t finish() noexcept { return std::exchange(bytes_, 0U); }
 
  private:
-  std::uint64_t requests_ = 0;  // sent, ever
-  std::uint64_t bytes_ = 0;     // of the one that is pending; 0: none is
+  std::uint64_t requests_ = 0;
+  std::uint64_t bytes_ = 0;  // of the one that is pending; 0: none is
 };
 
 }  // namespace cordma::transport::shm

@@ -22,14 +22,4 @@ remote_region& remote_memory::add(remote_region r) {
   return *place;
 }
 
-void remote_memory::erase(std::uint64_t key) noexcept {
-  recent_.fill(nullptr);
-  all_.erase(key);
-}
-
-void remote_memory::clear() noexcept {
-  recent_.fill(nullptr);
-  all_.clear();
-}
-
 }  // namespace cordma::transport::shm

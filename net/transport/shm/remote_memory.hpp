@@ -43,8 +43,6 @@ class remote_memory {
   }
   // Drops what its owner has deregistered meanwhile, so that the memory can go.
   remote_region& add(remote_region r);
-  void erase(std::uint64_t key) noexcept;
-  void clear() noexcept;
 
  private:
   static constexpr std::size_t recent_count = 64;

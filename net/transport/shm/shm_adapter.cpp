@@ -325,16 +325,6 @@ void shm_adapter::report(cm_event e) noexcept {
   events_ready_ = true;
 }
 
-void shm_adapter::drop_events(const queue_pair* of) noexcept {
-  events_.drop([of](const cm_event& e) { return e.pair == of; });
-  events_ready_ = !events_.empty();
-}
-
-void shm_adapter::drop_events(const receive_queue& of) noexcept {
-  events_.drop([&of](const cm_event& e) { return e.queue == &of; });
-  events_ready_ = !events_.empty();
-}
-
 result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint32_t depth,
                                                                        std::uint32_t max_segments) {
   const result<void> fits = check_receive_queue(depth, max_segments, domain_->caps());

@@ -68,8 +68,12 @@ class shm_adapter final : public adapter, public receive_queue_home {
   // Of a queue pair or a receive queue.
   void report(cm_event e) noexcept override;
   [[nodiscard]] event_queue& events() noexcept { return events_; }
-  void drop_events(const queue_pair* of) noexcept;
-  void drop_events(const receive_queue& of) noexcept override;
+  void drop_events(const queue_pair* of) noexcept {
+    drop_events_if([of](const cm_event& e) { return e.pair == of; });
+  }
+  void drop_events(const receive_queue& of) noexcept override {
+    drop_events_if([&of](const cm_event& e) { return e.queue == &of; });
+  }
   // Polled before all others: a shared receive is there for it.
   void call(turn& t) noexcept {
     called_.push_back(t);
@@ -110,7 +114,13 @@ class shm_adapter final : public adapter, public receive_queue_home {
   std::size_t poll_others(std::span<completion> out, std::size_t have, bool& progressed) noexcept;
   std::size_t poll_cold(std::span<completion> out, std::size_t have, bool& progressed) noexcept;
   std::size_t poll_shared(std::span<completion> out, bool& progressed) noexcept;
-  [[nodiscard]] std::unique_ptr<connect_request> take_request(std::uint64_t id);
+  // bad_state: it was answered before, or its client has gone.
+  [[nodiscard]] result<std::unique_ptr<connect_request>> take_request(std::uint64_t id);
+  template <class Predicate>
+  void drop_events_if(Predicate unwanted) noexcept {
+    events_.drop(unwanted);
+    events_ready_ = !events_.empty();
+  }
 
   std::vector<shm_queue_pair*> pairs_;  // the first hot_pairs at least are polled every time
   std::size_t cold_at_ = 0;

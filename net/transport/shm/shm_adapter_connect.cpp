@@ -176,11 +176,10 @@ void shm_adapter::drop_requests(const shm_listener* from) noexcept {
     hang_up(at->second->socket, make_refusal(packet::reject, errc::rejected, ""));
     at = requests_.erase(at);
   }
-  events_.drop([from](const cm_event& e) { return e.from == from; });
-  events_ready_ = !events_.empty();
+  drop_events_if([from](const cm_event& e) { return e.from == from; });
 }
 
-std::unique_ptr<connect_request> shm_adapter::take_request(std::uint64_t id) {
+result<std::unique_ptr<connect_request>> shm_adapter::take_request(std::uint64_t id) {
   std::unique_ptr<connect_request> r;
   if (auto own = requests_.extract(id)) {
     r = std::move(own.mapped());
@@ -188,7 +187,10 @@ std::unique_ptr<connect_request> shm_adapter::take_request(std::uint64_t id) {
     const std::lock_guard lock(handed_mutex_);
     if (auto handed = handed_.extract(id)) r = std::move(handed.mapped());
   }
-  if (r != nullptr && hung_up(r->socket.get())) r.reset();  // it gave up waiting
+  if (r == nullptr || hung_up(r->socket.get())) {
+    return failure{errc::bad_state,
+                   "the connection request was answered before, or its client has gone"};
+  }
   return r;
 }
 
@@ -197,12 +199,9 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept(std::uint64_t request,
                                                         std::span<const std::byte> private_data) {
   const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
-  const std::unique_ptr<connect_request> r = take_request(request);
-  if (r == nullptr) {
-    return failure{errc::bad_state,
-                   "the connection request was answered before, or its client "
-                   "has gone"};
-  }
+  const result<std::unique_ptr<connect_request>> taken = take_request(request);
+  if (!taken) return taken.why();
+  const std::unique_ptr<connect_request>& r = *taken;
   try {
     return accept_from(r->socket, r->hello, r->fds, r->who, r->path, *granted, private_data);
   } catch (const std::bad_alloc&) {
@@ -235,16 +234,12 @@ result<std::unique_ptr<queue_pair>> shm_adapter::accept_from(
 }
 
 result<void> shm_adapter::reject(std::uint64_t request, std::span<const std::byte> private_data) {
-  const std::unique_ptr<connect_request> r = take_request(request);
-  if (r == nullptr) {
-    return failure{errc::bad_state,
-                   "the connection request was answered before, or its client "
-                   "has gone"};
-  }
+  const result<std::unique_ptr<connect_request>> taken = take_request(request);
+  if (!taken) return taken.why();
   refusal no = make_refusal(packet::reject, errc::rejected, "");
   no.data_bytes = static_cast<std::uint8_t>(std::min(private_data.size(), no.data.size()));
   std::copy_n(private_data.data(), no.data_bytes, no.data.data());
-  hang_up(r->socket, no);
+  hang_up((*taken)->socket, no);
   return {};
 }
 

@@ -165,7 +165,8 @@ bool shm_queue_pair::has_work() noexcept {
   if (sends_.empty()) return ending_.said_bye() && ending_.is_bye_taken(writer_.taken());
   if (!sends_.all_executed() && !ending_.stops_at(sends_.executed())) {
     if (service_.is_pending()) {
-      if (service_.is_answered(out_control().served.load(std::memory_order_acquire))) return true;
+      const std::uint64_t served = out_control().served.load(std::memory_order_acquire);
+      if (served >= service_.requests()) return true;
     } else if (!talk_.awaits_answer()) {
       const std::uint64_t known = writer_.known_taken();
       if (writer_.taken() != known) return true;
