@@ -91,7 +91,7 @@ Stream::~Stream() = default;
 task<Stream> Stream::open(Context context, Endpoint connected, stream_options options) {
   auto core = std::make_unique<detail::stream_core>(context, std::move(connected), options);
   try {
-    co_await with_timeout(core->endpoint.actual().connect_timeout, core->start());
+    co_await with_timeout(core->endpoint().actual().connect_timeout, core->start());
   } catch (const error& e) {
     if (e.condition() != errc::timed_out) throw;
     throw_error({errc::timed_out, "the peer has said no word of a stream within connect_timeout"});
@@ -117,7 +117,7 @@ void require_alive(const std::weak_ptr<const char>& life) {
 // The Stream may be moved, or destroyed, while these run.
 task<void> Stream::read(std::span<std::byte> into) {
   detail::stream_core& core = *core_;
-  const std::weak_ptr<const char> life = core.life;
+  const std::weak_ptr<const char> life = core.life();
   while (!into.empty()) {
     require_alive(life);
     const std::size_t n = co_await stream_read_operation(core, into);
@@ -128,7 +128,7 @@ task<void> Stream::read(std::span<std::byte> into) {
 
 task<void> Stream::write(std::span<const std::byte> bytes) {
   detail::stream_core& core = *core_;
-  const std::weak_ptr<const char> life = core.life;
+  const std::weak_ptr<const char> life = core.life();
   while (!bytes.empty()) {
     require_alive(life);
     const std::size_t n = co_await stream_write_operation(core, bytes);
@@ -154,8 +154,8 @@ result<std::uint32_t> Stream::map(const MemoryRegion& memory) { return core_->ma
 send_operation Stream::write_at(std::uint32_t number, std::uint64_t offset,
                                 const Slice& bytes) noexcept {
   const result<RemoteSlice> to = core_->mapped(number, offset, bytes.size());
-  if (to) return core_->endpoint.write(*to, bytes);
-  send_operation refused(core_->endpoint.core(), transport::opcode::write);
+  if (to) return core_->endpoint().write(*to, bytes);
+  send_operation refused(core_->endpoint().core(), transport::opcode::write);
   refused.refuse(to.why());
   return refused;
 }
@@ -167,29 +167,27 @@ result<void> Stream::shutdown_send() noexcept {
 
 task<void> Stream::close() {
   detail::stream_core& core = *core_;
-  const std::weak_ptr<const char> life = core.life;
+  const std::weak_ptr<const char> life = core.life();
   const result<void> said = shutdown_send();
-  while (said && !core.ended && !core.drained()) {
-    core.changed.reset();
-    co_await core.changed.wait();
+  while (said && !core.has_ended() && !core.drained()) {
+    co_await core.next_change();
     require_alive(life);
   }
   // On its way is not there: on shm a request is done when it lies in the ring.
-  send_operation arriving = core.endpoint.flush();
+  send_operation arriving = core.endpoint().flush();
   const result<void> arrived = co_await arriving.result();
   require_alive(life);
-  core.all_seen = core.all_seen || arrived.ok();
-  co_await core.endpoint.close();
+  if (arrived.ok()) core.note_all_seen();
+  co_await core.endpoint().close();
   require_alive(life);
   // The peer's last words may still be on their way here, its end among them.
-  while (said && !core.ended) {
-    core.changed.reset();
-    co_await core.changed.wait();
+  while (said && !core.has_ended()) {
+    co_await core.next_change();
     require_alive(life);
   }
   if (std::optional<failure> why = core.loss()) throw_error(std::move(*why));
 }
 
-Endpoint& Stream::endpoint() noexcept { return core_->endpoint; }
+Endpoint& Stream::endpoint() noexcept { return core_->endpoint(); }
 
 }  // namespace cordma

@@ -16,7 +16,7 @@
 namespace cordma {
 
 namespace detail {
-struct stream_core;
+class stream_core;
 }  // namespace detail
 
 struct stream_options {
@@ -39,7 +39,7 @@ class [[nodiscard]] stream_read_operation final
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::stream_core;
+  friend class detail::stream_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
   std::size_t take() const noexcept { return got_; }
@@ -65,7 +65,7 @@ class [[nodiscard]] stream_write_operation final
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::stream_core;
+  friend class detail::stream_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
   std::size_t take() const noexcept { return written_; }

@@ -27,53 +27,53 @@ static_assert(most_window <= UINT32_MAX && pieces <= most_sends);
 }  // namespace
 
 stream_core::stream_core(const Context& c, Endpoint connected, const stream_options& o)
-    : context(c),
-      endpoint(std::move(connected)),
-      options(o),
-      reader(std::max(o.window_bytes, 1U), std::max(o.notices, protocol::least_notices)) {
+    : context_(c),
+      endpoint_(std::move(connected)),
+      options_(o),
+      reader_(std::max(o.window_bytes, 1U), std::max(o.notices, protocol::least_notices)) {
   require_within("stream_options::window_bytes", o.window_bytes, 1, most_window);
-  if (endpoint.state() != endpoint_state::connected) {
+  if (endpoint_.state() != endpoint_state::connected) {
     throw_error({errc::not_connected,
                  "the Endpoint of a Stream is connected before: Worker::connect() makes one, or "
                  "wait for its "
                  "state_changed()"});
   }
-  if (!endpoint.abilities().ordered_path) {
+  if (!endpoint_.abilities().ordered_path) {
     throw_error(failure::of(errc::not_supported,
-                            {transport::name(endpoint.transport()),
+                            {transport::name(endpoint_.transport()),
                              " does not keep the order of what one Endpoint sends, which a Stream "
                              "needs"}));
   }
   require_within("stream_options::notices", o.notices, protocol::least_notices,
-                 std::min(most_notices, endpoint.actual().recv_depth));
-  ring = context.allocate(o.window_bytes, access::local_write | access::remote_write).value();
-  rooms = context.allocate((o.notices + most_sends) * room_bytes).value();
-  receives.resize(o.notices);
-  sends.resize(std::min(most_sends, endpoint.actual().send_depth));
+                 std::min(most_notices, endpoint_.actual().recv_depth));
+  ring_ = context_.allocate(o.window_bytes, access::local_write | access::remote_write).value();
+  rooms_ = context_.allocate((o.notices + most_sends) * room_bytes).value();
+  receives_.resize(o.notices);
+  sends_.resize(std::min(most_sends, endpoint_.actual().send_depth));
   std::size_t at = 0;
-  const auto next_room = [&] { return rooms.all().part(room_bytes * at++, room_bytes); };
-  for (incoming& in : receives) {
+  const auto next_room = [&] { return rooms_.all().part(room_bytes * at++, room_bytes); };
+  for (incoming& in : receives_) {
     in.core = this;
     in.room = next_room();
     CORDMA_ASSERT_OP(in.room.size(), ==, room_bytes);
   }
-  for (outgoing& out : sends) {
+  for (outgoing& out : sends_) {
     out.core = this;
     out.room = next_room();
   }
 }
 
 stream_core::~stream_core() {
-  if (worker_core* const worker = endpoint.core().worker) worker->enter_to_destroy();
-  going = true;
+  if (worker_core* const worker = endpoint_.core().worker) worker->enter_to_destroy();
   const failure gone{errc::shutdown, "the Stream is gone"};
-  while (!readers.empty()) {
-    stream_read_operation& op = readers.front();
+  if (!ended_) ended_ = gone;  // nothing is posted any more
+  while (!readers_.empty()) {
+    stream_read_operation& op = readers_.front();
     op.unlink();
     op.fail(gone);
   }
-  while (!writers.empty()) writers.front().end(gone);
-  for (outgoing& out : sends) {
+  while (!writers_.empty()) writers_.front().end(gone);
+  for (outgoing& out : sends_) {
     stream_write_operation* const op = std::exchange(out.for_op, nullptr);
     if (op == nullptr) continue;
     CORDMA_ASSERT_OP(op->under_way_, >, 0U);
@@ -83,13 +83,10 @@ stream_core::~stream_core() {
 }
 
 task<void> stream_core::start() {
-  for (incoming& in : receives) expect(in);
+  for (incoming& in : receives_) expect(in);
   pump();
-  while (!sender && !ended) {
-    changed.reset();
-    co_await changed.wait();
-  }
-  if (!sender) throw_error(*ended);
+  while (!to_peer_ && !ended_) co_await next_change();
+  if (!to_peer_) throw_error(*ended_);
 }
 
 // ---- what comes ----
@@ -98,9 +95,9 @@ void stream_core::expect(incoming& in) noexcept {
   if (in.op) {
     in.op->again(in.room);
   } else {
-    in.op.emplace(endpoint.recv(in.room));
+    in.op.emplace(endpoint_.recv(in.room));
   }
-  ++expected;
+  ++expected_;
   in.op->start();
   in.op->observe(
       [](operation_base&, void* at) noexcept {
@@ -111,8 +108,8 @@ void stream_core::expect(incoming& in) noexcept {
 }
 
 void stream_core::on_received(incoming& in) noexcept {
-  --expected;
-  if (ended) return;
+  --expected_;
+  if (ended_) return;
   try {
     take(in);
   } catch (const std::bad_alloc&) {
@@ -122,47 +119,42 @@ void stream_core::on_received(incoming& in) noexcept {
 
 void stream_core::take(incoming& in) {
   const result<Received> got = in.op->take_result();
-  if (!got) {
-    const failure* const cause = endpoint.first_cause();
-    return end(cause != nullptr ? *cause : got.why());
-  }
+  if (!got) return end(first_cause_or(got.why()));
   if (got->op == transport::opcode::recv_write_imm) {
-    if (!sender || end_heard || !reader.on_arrived(got->bytes)) {
+    if (!to_peer_ || end_heard_ || !reader_.on_arrived(got->bytes)) {
       return broken("more bytes than it was told there is room for");
     }
     serve_readers();
   } else {
     on_word({in.room.data(), std::min(got->bytes, room_bytes)});
-    if (ended) return;
+    if (ended_) return;
   }
-  reader.give_back();
+  reader_.give_back();
   // While this side closes none can be posted, and those that are there still get what comes.
-  if (endpoint.state() != endpoint_state::closing || expected == 0) expect(in);
+  if (endpoint_.state() != endpoint_state::closing || expected_ == 0) expect(in);
   pump();
 }
 
 void stream_core::on_word(std::span<const std::byte> text) {
   if (text.size() != word_bytes) return broken("a word of another length");
   const auto what = static_cast<word>(load<std::uint32_t>(&text[0]));
-  if ((what == word::hello) == sender.has_value()) {
-    return broken(sender ? "a second greeting" : "its first word is no greeting");
+  if ((what == word::hello) == to_peer_.has_value()) {
+    return broken(to_peer_ ? "a second greeting" : "its first word is no greeting");
   }
   switch (what) {
     case word::hello: return on_hello(text);
     case word::window:
-      if (!sender->on_told(load<std::uint64_t>(&text[8]), load<std::uint64_t>(&text[16]))) {
+      if (!to_peer_->flow.on_told(load<std::uint64_t>(&text[8]), load<std::uint64_t>(&text[16]))) {
         broken("it has read what was not written");
       }
       return;
     case word::end:
-      end_heard = true;
+      end_heard_ = true;
       serve_readers();
       return;
     case word::mapped: {
-      result<RemoteMemory> memory = RemoteMemory::import(text.subspan(24));
-      if (!memory || peer_mapped.size() == most_mapped)
-        return broken("what it mapped is no memory");
-      peer_mapped.emplace_back(*memory);
+      const result<RemoteMemory> memory = RemoteMemory::import(text.subspan(24));
+      if (!memory || !mapped_.add_theirs(*memory)) broken("what it mapped is no memory");
       return;
     }
   }
@@ -184,80 +176,79 @@ void stream_core::on_hello(std::span<const std::byte> text) {
   if (!fits) return broken("a greeting that makes no sense");
   // However much the peer offers, no more is taken for it than for this side's own.
   result<MemoryRegion> room =
-      context.allocate(std::min<std::uint64_t>(window, options.window_bytes));
+      context_.allocate(std::min<std::uint64_t>(window, options_.window_bytes));
   if (!room) return end(room.why());
-  staged = std::move(*room);
-  CORDMA_ASSERT(!sender);
-  CORDMA_ASSERT_OP(staged_bytes, ==, 0U);
-  peer_window = window;
-  peer_ring = memory->all();
-  peer_mapped.reserve(most_mapped);
-  sender.emplace(window, static_cast<std::uint32_t>(notices));
-  if (hello_said) sender->speak();
-  changed.set();
+  CORDMA_ASSERT(!to_peer_);
+  mapped_.prepare();
+  to_peer_.emplace(
+      outlet{.flow = protocol::stream_sender(window, static_cast<std::uint32_t>(notices)),
+             .ring = memory->slice(0, window).value(),
+             .staged = staging_ring(std::move(*room))});
+  if (hello_said_) to_peer_->flow.speak();
+  changed_.set();
 }
 
 void stream_core::broken(const char* what) noexcept {
   end(failure::of(errc::connection_aborted, {"the peer is no stream: ", what}));
-  endpoint.abort();
+  endpoint_.abort();
 }
 
 void stream_core::out_of_memory() noexcept {
   end(errc::no_memory);
-  endpoint.abort();
+  endpoint_.abort();
 }
 
 // What is here can still be read.
 void stream_core::end(failure why) noexcept {
-  if (ended) return;
+  if (ended_) return;
   CORDMA_ASSERT_OP(why.code(), !=, errc::ok);
-  ended = std::move(why);
-  cut_short = !writers.empty();
-  while (!writers.empty()) writers.front().end(*ended);
+  ended_ = std::move(why);
+  cut_short_ = !writers_.empty();
+  while (!writers_.empty()) writers_.front().end(*ended_);
   serve_readers();
-  changed.set();
+  changed_.set();
 }
 
 // ---- reading ----
 
 std::span<const std::byte> stream_core::peek() const noexcept {
-  const std::uint64_t at = reader.consumed() % options.window_bytes;
-  const std::uint64_t bytes = std::min(reader.available(), options.window_bytes - at);
-  return {ring.data() + at, bytes};
+  const std::uint64_t at = reader_.consumed() % options_.window_bytes;
+  const std::uint64_t bytes = std::min(reader_.available(), options_.window_bytes - at);
+  return {ring_.data() + at, bytes};
 }
 
 void stream_core::consume(std::size_t bytes) noexcept {
-  reader.consume(bytes);
-  if (reader.has_to_tell()) pump();
+  reader_.consume(bytes);
+  if (reader_.has_to_tell()) pump();
 }
 
 void stream_core::read(stream_read_operation& op) noexcept {
   CORDMA_ASSERT_OP(op.got_, ==, 0U);
   op.set_phase(operation_base::phase::queued);
-  readers.push_back(op);
+  readers_.push_back(op);
   serve_readers();
 }
 
 void stream_core::serve_readers() noexcept {
-  while (!readers.empty()) {
-    stream_read_operation& op = readers.front();
-    while (op.got_ < op.into_.size() && reader.available() != 0) {
+  while (!readers_.empty()) {
+    stream_read_operation& op = readers_.front();
+    while (op.got_ < op.into_.size() && reader_.available() != 0) {
       const std::span<const std::byte> here = peek();
       const std::size_t n = std::min(here.size(), op.into_.size() - op.got_);
       std::memcpy(op.into_.data() + op.got_, here.data(), n);
       op.got_ += n;
-      reader.consume(n);
+      reader_.consume(n);
     }
-    const bool over = end_heard && reader.available() == 0;
-    if (op.got_ == 0 && !op.into_.empty() && !over && !ended) break;
+    const bool over = end_heard_ && reader_.available() == 0;
+    if (op.got_ == 0 && !op.into_.empty() && !over && !ended_) break;
     op.unlink();
     if (op.got_ != 0 || op.into_.empty() || over) {
       op.finish();
     } else {
-      op.fail(*ended);
+      op.fail(*ended_);
     }
   }
-  if (reader.has_to_tell()) pump();
+  if (reader_.has_to_tell()) pump();
 }
 
 std::optional<failure> stream_core::out_of_place() noexcept {
@@ -271,17 +262,22 @@ std::optional<failure> stream_core::out_of_place() noexcept {
 // ---- writing ----
 
 std::optional<failure> stream_core::why_not() const noexcept {
-  if (end_due) return failure{errc::not_connected, "this side has ended what it writes"};
-  if (ended) return ended;
+  if (own_end_ != own_end::open)
+    return failure{errc::not_connected, "this side has ended what it writes"};
+  if (ended_) return ended_;
   // Its last bytes may still be on their way to the readers, who learn of the end behind them.
-  if (endpoint.state() == endpoint_state::connected) return {};
-  const failure* const cause = endpoint.first_cause();
-  return cause != nullptr ? *cause : failure(errc::not_connected);
+  if (endpoint_.state() == endpoint_state::connected) return {};
+  return first_cause_or(errc::not_connected);
+}
+
+failure stream_core::first_cause_or(failure other) const noexcept {
+  const failure* const cause = endpoint_.first_cause();
+  return cause != nullptr ? *cause : std::move(other);
 }
 
 stream_core::outgoing* stream_core::free_outgoing() noexcept {
-  const auto free = std::ranges::find_if(sends, [](const outgoing& o) { return !o.busy; });
-  return free != sends.end() ? &*free : nullptr;
+  const auto free = std::ranges::find_if(sends_, [](const outgoing& o) { return !o.busy; });
+  return free != sends_.end() ? &*free : nullptr;
 }
 
 void stream_core::launch(outgoing& out, send_operation op) noexcept {
@@ -302,27 +298,26 @@ void stream_core::on_sent(outgoing& out) noexcept {
   const result<void> sent = out.op->take_result();
   out.busy = false;
   out.keeps = MemoryRegion();
-  staged_bytes -= std::exchange(out.staged, 0U);
+  if (out.staged != 0) to_peer_->staged.release(std::exchange(out.staged, 0U));
   const std::uint64_t bytes = std::exchange(out.bytes, 0U);
   const bool is_end = std::exchange(out.is_end, false);
   if (sent) {
-    there += bytes;
-    end_there = end_there || is_end;
+    there_ += bytes;
+    if (is_end) own_end_.become(own_end::there);
   }
-  changed.set();
+  changed_.set();
   stream_write_operation* const op = std::exchange(out.for_op, nullptr);
   if (op != nullptr) {
     CORDMA_ASSERT_OP(op->under_way_, >, 0U);
     --op->under_way_;
     if (!sent) {
-      const failure* const cause = endpoint.first_cause();
-      op->end(cause != nullptr ? *cause : sent.why());
+      op->end(first_cause_or(sent.why()));
     } else if (!op->linked() && op->under_way_ == 0) {
       op->end();
     }
   }
   // It never left, and what comes behind it would come in its place.
-  if (sent.code() == errc::no_memory && !ended && !going) out_of_memory();
+  if (sent.code() == errc::no_memory && !ended_) out_of_memory();
 }
 
 void stream_core::say(outgoing& out, word what, std::uint32_t number,
@@ -334,33 +329,35 @@ void stream_core::say(outgoing& out, word what, std::uint32_t number,
   const bool greeting = what == word::hello;
   store(&text[0], static_cast<std::uint32_t>(what));
   store(&text[4], number);
-  store(&text[8], greeting ? std::uint64_t{options.window_bytes} : reader.consumed());
-  store(&text[16], greeting ? std::uint64_t{options.notices} : reader.given());
+  store(&text[8], greeting ? std::uint64_t{options_.window_bytes} : reader_.consumed());
+  store(&text[16], greeting ? std::uint64_t{options_.notices} : reader_.given());
   std::ranges::copy(blob, text.begin() + 24);
-  if (sender) sender->speak();
-  launch(out, endpoint.send(out.room.first(word_bytes)).solicited());
+  if (to_peer_) to_peer_->flow.speak();
+  launch(out, endpoint_.send(out.room.first(word_bytes)).solicited());
 }
 
 void stream_core::say_what_is_due() {
   outgoing* out = free_outgoing();
-  if (!hello_said && out != nullptr) {
-    const result<std::vector<std::byte>> blob = ring.export_blob();
+  if (!hello_said_ && out != nullptr) {
+    const result<std::vector<std::byte>> blob = ring_.export_blob();
     if (!blob) return end(blob.why());
-    hello_said = true;
+    hello_said_ = true;
     say(*out, word::hello, version, *blob);
   }
-  while (sender && sender->may_speak() && (out = free_outgoing()) != nullptr) {
-    if (reader.has_to_tell()) {
-      reader.told();
+  while (to_peer_ && to_peer_->flow.may_speak() && (out = free_outgoing()) != nullptr) {
+    if (reader_.has_to_tell()) {
+      reader_.told();
       say(*out, word::window, 0, {});
-    } else if (!sender->has_notice()) {
+    } else if (!to_peer_->flow.has_notice()) {
       return;
-    } else if (said_mapped < mine_mapped.size()) {
-      const result<std::vector<std::byte>> blob = mine_mapped[said_mapped].export_blob();
+    } else if (mapped_.has_unsaid()) {
+      const result<std::vector<std::byte>> blob = mapped_.unsaid_blob();
       if (!blob) return end(blob.why());
-      say(*out, word::mapped, static_cast<std::uint32_t>(said_mapped++), *blob);
-    } else if (end_due && !end_said && writers.empty()) {
-      end_said = true;
+      const std::uint32_t number = mapped_.first_unsaid();
+      mapped_.said();
+      say(*out, word::mapped, number, *blob);
+    } else if (own_end_ == own_end::due && writers_.empty()) {
+      own_end_.become(own_end::said);
       out->is_end = true;
       say(*out, word::end, 0, {});
     } else {
@@ -370,53 +367,45 @@ void stream_core::say_what_is_due() {
 }
 
 void stream_core::pump() noexcept {
-  if (going || ended || home() == nullptr || std::exchange(pumping, true)) return;
+  if (ended_ || home() == nullptr || std::exchange(pumping_, true)) return;
   try {
     say_what_is_due();
     // What is said first goes out first: what keeps a word from it, keeps data from it too.
-    while (!writers.empty() && write_now(writers.front())) {}
+    while (!writers_.empty() && write_now(writers_.front())) {}
     say_what_is_due();
   } catch (const std::bad_alloc&) {
     out_of_memory();
   }
-  pumping = false;
-}
-
-// REQUIRES room for it, in one piece. Requests end in the order in which they are posted: what lies there is free again
-// from the other end on.
-Slice stream_core::stage(outgoing& out, std::span<const std::byte> bytes) noexcept {
-  const Slice at = staged.all().part(staged_at, bytes.size());
-  std::memcpy(at.data(), bytes.data(), bytes.size());
-  out.staged = bytes.size();
-  staged_bytes += bytes.size();
-  staged_at = (staged_at + bytes.size()) % staged.size();
-  return at;
+  pumping_ = false;
 }
 
 // False where it has to wait, for room: it stays in the list. What is copied is done with the first of its bytes.
 bool stream_core::write_now(stream_write_operation& op) noexcept {
+  outlet& to = *to_peer_;
   const std::uint64_t whole = op.bytes_.size();
-  const std::uint64_t piece = std::max<std::uint64_t>(peer_window / pieces, 1);
+  const std::uint64_t window = to.ring.size();
+  const std::uint64_t piece = std::max<std::uint64_t>(window / pieces, 1);
   const bool copied = op.registered_.region() == nullptr;
   while (op.written_ < whole) {
-    const std::uint64_t at = sender->sent() % peer_window;
-    std::uint64_t n = std::min({whole - op.written_, sender->room(), peer_window - at, piece});
-    if (copied) n = std::min({n, staged.size() - staged_bytes, staged.size() - staged_at});
+    const std::uint64_t at = to.flow.sent() % window;
+    std::uint64_t n = std::min({whole - op.written_, to.flow.room(), window - at, piece});
+    if (copied) n = std::min(n, to.staged.room());
     outgoing* const out = free_outgoing();
     if (n == 0 || out == nullptr) {
       if (copied && op.written_ != 0) break;
       return false;
     }
-    const Slice from = copied ? stage(*out, op.bytes_.subspan(op.written_, n))
+    const Slice from = copied ? to.staged.copy(op.bytes_.subspan(op.written_, n))
                               : op.registered_.part(op.written_, n);
     out->bytes = n;
-    sender->send(n);
+    out->staged = copied ? n : 0;
+    to.flow.send(n);
     op.written_ += n;
     if (!copied) {
       out->for_op = &op;
       ++op.under_way_;
     }
-    launch(*out, endpoint.write_imm(peer_ring.slice(at, n).value(), from, 0).solicited());
+    launch(*out, endpoint_.write_imm(to.ring.slice(at, n).value(), from, 0).solicited());
     if (op.state() != operation_base::phase::queued) return true;  // that was refused
   }
   op.end();
@@ -426,23 +415,23 @@ bool stream_core::write_now(stream_write_operation& op) noexcept {
 void stream_core::write(stream_write_operation& op) noexcept {
   if (std::optional<failure> why = why_not()) return op.end(std::move(*why));
   const region_core* const from = op.registered_.region();
-  if (from != nullptr && from->context != endpoint.core().context) {
+  if (from != nullptr && from->context != endpoint_.core().context) {
     return op.end(failure{errc::invalid_value, "the slice's region belongs to another Context"});
   }
   op.set_phase(operation_base::phase::queued);
-  writers.push_back(op);
+  writers_.push_back(op);
   pump();
 }
 
 void stream_core::moved(const stream_write_operation& from, stream_write_operation& to) noexcept {
-  for (outgoing& out : sends) {
+  for (outgoing& out : sends_) {
     if (out.for_op == &from) out.for_op = &to;
   }
 }
 
 // What is on its way keeps its memory.
 void stream_core::left(const stream_write_operation& op) noexcept {
-  for (outgoing& out : sends) {
+  for (outgoing& out : sends_) {
     if (out.for_op != &op) continue;
     CORDMA_ASSERT(out.busy && op.registered_.region() != nullptr);
     out.for_op = nullptr;
@@ -458,56 +447,47 @@ result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
   if (std::optional<failure> why = why_not()) return std::move(*why);
   const result<std::vector<std::byte>> blob = memory.export_blob();
   if (!blob) return blob.why();
-  if (memory.all().region()->context != endpoint.core().context) {
+  if (memory.all().region()->context != endpoint_.core().context) {
     return failure{errc::invalid_value, "the region belongs to another Context"};
   }
   if (!has(memory.rights(), access::remote_write)) {
     return failure{errc::not_permitted, "what a peer writes to needs access::remote_write"};
   }
-  if (mine_mapped.size() == most_mapped) {
-    return failure{errc::full, std::to_string(most_mapped) + " regions are mapped already"};
-  }
-  try {
-    mine_mapped.push_back(memory);
-  } catch (const std::bad_alloc&) {
-    return errc::no_memory;
-  }
-  const auto number = static_cast<std::uint32_t>(mine_mapped.size() - 1);
-  pump();
+  const result<std::uint32_t> number = mapped_.add_mine(memory);
+  if (number) pump();
   return number;
 }
 
 result<RemoteSlice> stream_core::mapped(std::uint32_t number, std::uint64_t offset,
                                         std::uint64_t bytes) const {
   if (std::optional<failure> why = why_not()) return std::move(*why);
-  CORDMA_ASSERT_OP(peer_mapped.size(), <=, most_mapped);
-  if (number >= peer_mapped.size()) {
-    return failure{errc::not_found,
-                   "the peer has mapped no memory of number " + std::to_string(number)};
-  }
-  return peer_mapped[number]->slice(offset, bytes);
+  return mapped_.theirs(number, offset, bytes);
 }
 
 result<void> stream_core::shutdown_send() noexcept {
-  if (ended && !end_due) return *ended;
-  end_due = true;
+  if (own_end_ == own_end::open) {
+    if (ended_) return *ended_;
+    own_end_.become(own_end::due);
+  }
   pump();
   return {};
 }
 
 bool stream_core::drained() const noexcept {
-  return end_said && std::ranges::none_of(sends, [](const outgoing& o) { return o.busy; });
+  return own_end_ >= own_end::said &&
+         std::ranges::none_of(sends_, [](const outgoing& o) { return o.busy; });
 }
 
 // A peer that has said its own end, and closed, has missed nothing but the word on this side's.
 std::optional<failure> stream_core::loss() const noexcept {
-  CORDMA_ASSERT_OP(there, <=, sender ? sender->sent() : 0);
-  const failure* const cause = endpoint.first_cause();
-  const bool peer_closed = end_heard && cause != nullptr && cause->code() == errc::not_connected;
-  const bool all_there = !cut_short && sender && there == sender->sent();
-  if (all_there && ((end_there && all_seen) || peer_closed)) return {};
-  if (ended) return ended;
-  return cause != nullptr ? *cause : failure(errc::connection_reset);
+  const std::uint64_t sent = to_peer_ ? to_peer_->flow.sent() : 0;
+  CORDMA_ASSERT_OP(there_, <=, sent);
+  const failure* const cause = endpoint_.first_cause();
+  const bool peer_closed = end_heard_ && cause != nullptr && cause->code() == errc::not_connected;
+  const bool all_there = !cut_short_ && to_peer_ && there_ == sent;
+  if (all_there && ((own_end_ == own_end::there && all_seen_) || peer_closed)) return {};
+  if (ended_) return ended_;
+  return first_cause_or(errc::connection_reset);
 }
 
 }  // namespace cordma::detail

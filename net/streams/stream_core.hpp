@@ -4,6 +4,9 @@
 #include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/net/protocol/stream_window.hpp>
 #include <cordma/net/stream.hpp>
+#include <cordma/net/streams/mapped_memory.hpp>
+#include <cordma/net/streams/staging_ring.hpp>
+#include <cordma/net/transport/checked_state.hpp>
 #include <cordma/runtime/event.hpp>
 
 #include <array>
@@ -14,8 +17,21 @@
 
 namespace cordma::detail {
 
-// What is written goes into the peer's ring; where it is copied first, by way of a ring here, `staged`.
-struct stream_core {
+// The end of what this side writes.
+enum class own_end : std::uint8_t {
+  open,
+  due,    // shutdown_send() was called
+  said,   // the word on it is posted, behind all that was written
+  there,  // and is at the peer
+};
+[[nodiscard]] constexpr bool operator>>(own_end from, own_end to) noexcept {
+  return static_cast<int>(to) == static_cast<int>(from) + 1;
+}
+
+// What is written goes into the peer's ring; where it is copied first, by way of a ring here. Bound to the thread of its
+// Worker.
+class stream_core {
+ public:
   stream_core(const Context& context, Endpoint connected, const stream_options& options);
   stream_core(const stream_core&) = delete;
   stream_core& operator=(const stream_core&) = delete;
@@ -40,7 +56,20 @@ struct stream_core {
   // What the connection ended for, where not all of it was at the peer by then. After that end.
   [[nodiscard]] std::optional<failure> loss() const noexcept;
   // Null once the Worker is gone.
-  [[nodiscard]] reactor* home() noexcept { return endpoint.core().home; }
+  [[nodiscard]] reactor* home() noexcept { return endpoint_.core().home; }
+  [[nodiscard]] Endpoint& endpoint() noexcept { return endpoint_; }
+  // Expires with the Stream: who waits for something of the endpoint's may find it gone.
+  [[nodiscard]] std::weak_ptr<const char> life() const noexcept { return life_; }
+  // Done when something has happened that start() or close() may wait for.
+  [[nodiscard]] auto next_change() noexcept {
+    changed_.reset();
+    return changed_.wait();
+  }
+  [[nodiscard]] bool has_ended() const noexcept { return ended_.has_value(); }
+  // A flush is done: what was written lies in the peer's memory.
+  void note_all_seen() noexcept { all_seen_ = true; }
+  // Says and writes what waits, as far as there is room.
+  void pump() noexcept;
   // Why nothing can be started: on this thread, or any more.
   [[nodiscard]] std::optional<failure> out_of_place() noexcept;
   // Why nothing can be written any more.
@@ -52,12 +81,12 @@ struct stream_core {
   static constexpr std::size_t word_bytes = 24 + RemoteMemory::blob_bytes;
   static constexpr std::size_t room_bytes = 128;  // of a receive, and of a word that goes out
   static constexpr std::uint32_t version = 1;
-  static constexpr std::size_t most_mapped = 16;
   static_assert(word_bytes == 24 + 64 && RemoteMemory::blob_bytes == 64, "the layout above");
   static_assert(word_bytes <= room_bytes);
   static_assert(room_bytes % 64 == 0, "words that come and words that go share no cache line");
   static_assert(static_cast<std::uint32_t>(word::mapped) == 4, "said by peers of other builds");
 
+ private:
   struct incoming {
     stream_core* core = nullptr;
     Slice room;
@@ -74,6 +103,12 @@ struct stream_core {
     bool is_end = false;
     bool busy = false;
   };
+  // To the peer's end, once that has said how large it is.
+  struct outlet {
+    protocol::stream_sender flow;
+    RemoteSlice ring;
+    staging_ring staged;
+  };
 
   void expect(incoming& in) noexcept;
   void on_received(incoming& in) noexcept;
@@ -87,49 +122,37 @@ struct stream_core {
   void launch(outgoing& out, send_operation op) noexcept;
   void say(outgoing& out, word what, std::uint32_t number,
            std::span<const std::byte> blob) noexcept;
-  // Says and writes what waits, as far as there is room.
-  void pump() noexcept;
   [[nodiscard]] bool write_now(stream_write_operation& op) noexcept;
-  [[nodiscard]] Slice stage(outgoing& out, std::span<const std::byte> bytes) noexcept;
   void serve_readers() noexcept;
   void end(failure why) noexcept;
   void broken(const char* what) noexcept;
   void out_of_memory() noexcept;
 
-  Context context;
-  Endpoint endpoint;
-  stream_options options;
-  MemoryRegion ring;    // the peer writes here
-  MemoryRegion staged;  // what was copied, until it has been written there
-  MemoryRegion rooms;   // of receives and of words
-  std::vector<incoming> receives;
-  std::vector<outgoing> sends;
-  protocol::stream_reader reader;
-  std::optional<protocol::stream_sender> sender;  // once the peer has said its window
-  RemoteSlice peer_ring;
-  std::uint64_t peer_window = 0;
-  std::uint64_t staged_at = 0;     // where the next bytes go
-  std::uint64_t staged_bytes = 0;  // that are on their way
-  std::uint64_t there = 0;         // bytes that the peer has
-  std::vector<std::optional<RemoteMemory>> peer_mapped;
-  std::vector<MemoryRegion> mine_mapped;
-  std::size_t said_mapped = 0;
-  list<stream_read_operation> readers;
-  list<stream_write_operation> writers;
-  event changed;  // set whenever something has happened that start() or close() may wait for
-  std::optional<failure> ended;
-  std::uint32_t expected = 0;  // receives that are posted
-  // Who waits for something of the endpoint's may find the Stream gone.
-  std::shared_ptr<const char> life = std::make_shared<const char>();
-  bool hello_said = false;
-  bool end_due = false;
-  bool end_said = false;
-  bool end_there = false;  // the peer has that
-  bool all_seen = false;   // and all before it lies in its memory
-  bool cut_short = false;  // the connection ended before all was posted that was to be
-  bool end_heard = false;
-  bool pumping = false;
-  bool going = false;  // the Stream is being destroyed
+  [[nodiscard]] failure first_cause_or(failure other) const noexcept;
+
+  Context context_;
+  Endpoint endpoint_;
+  stream_options options_;
+  MemoryRegion ring_;   // the peer writes here
+  MemoryRegion rooms_;  // of receives and of words
+  std::vector<incoming> receives_;
+  std::vector<outgoing> sends_;
+  protocol::stream_reader reader_;
+  std::optional<outlet> to_peer_;
+  std::uint64_t there_ = 0;  // bytes that the peer has
+  mapped_memory mapped_;
+  list<stream_read_operation> readers_;
+  list<stream_write_operation> writers_;
+  event changed_;
+  std::optional<failure> ended_;
+  std::uint32_t expected_ = 0;  // receives that are posted
+  std::shared_ptr<const char> life_ = std::make_shared<const char>();
+  transport::checked_state<own_end> own_end_{own_end::open};
+  bool hello_said_ = false;
+  bool all_seen_ = false;   // all before its own end lies in the peer's memory
+  bool cut_short_ = false;  // the connection ended before all was posted that was to be
+  bool end_heard_ = false;
+  bool pumping_ = false;
 };
 
 }  // namespace cordma::detail

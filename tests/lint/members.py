@@ -50,7 +50,6 @@ KNOWN = {
     "detail::request_core": (11, 11),
     "detail::request_peer": (14, 14),
     "detail::shared_receive_core": (7, 7),
-    "detail::stream_core": (33, 33),
     "detail::window_core": (8, 8),
     "detail::worker_core": (26, 6),
     "reactor": (48, 0),
