@@ -216,7 +216,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
                                               bool& impossible) noexcept;
   [[nodiscard]] bool execute_served(send_entry& e) noexcept;
   [[nodiscard]] bool send_service_request(send_entry& e) noexcept;
-  [[nodiscard]] bool execute_write_imm(send_entry& e) noexcept;
+  [[nodiscard]] bool finish_access(send_entry& e) noexcept;
   void ask(std::uint64_t rkey) noexcept;
   void serve(const cell_header& h) noexcept;
   // False: the peer has deregistered it, or has failed. Either way step_out() follows.

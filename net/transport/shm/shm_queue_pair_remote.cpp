@@ -90,11 +90,7 @@ wc_status shm_queue_pair::access_now(const send_request& r, std::uint64_t total,
 
 bool shm_queue_pair::execute_access(send_entry& e) noexcept {
   const send_request& r = e.request;
-  if (e.total == 0 && !is_atomic(r.op)) {  // touches nothing, so it needs no right
-    if (r.op == opcode::write_imm) return execute_write_imm(e);
-    e.at = stage::finished;
-    return true;
-  }
+  if (e.total == 0 && !is_atomic(r.op)) return finish_access(e);  // touches nothing, needs no right
   if (r.op == opcode::write_imm && !writer_.room(1)) return blocked_for_room();
   if (is_atomic(r.op) && r.remote_addr % 8 != 0) {
     fail_entry(e, wc_status::rem_inv_req_err, "an atomic's address is not a multiple of 8");
@@ -133,18 +129,19 @@ bool shm_queue_pair::execute_access(send_entry& e) noexcept {
                    : "an access names local memory that does not allow it");
     return true;
   }
-  if (r.op == opcode::write_imm) return execute_write_imm(e);
-  e.at = stage::finished;
-  return true;
+  return finish_access(e);
 }
 
-bool shm_queue_pair::execute_write_imm(send_entry& e) noexcept {
-  if (!writer_.room(1)) return blocked_for_room();
-  const bool more = (e.request.flags & post_flag::more) != 0;
-  e.position = writer_.position();
-  writer_.write(message::write_imm, 0, 0, htonl(e.request.imm), static_cast<std::uint32_t>(e.total),
-                1, more);
-  published(more);
+// The memory is read or written. False: the message that goes with it finds no room.
+bool shm_queue_pair::finish_access(send_entry& e) noexcept {
+  if (e.request.op == opcode::write_imm) {
+    if (!writer_.room(1)) return blocked_for_room();
+    const bool more = (e.request.flags & post_flag::more) != 0;
+    e.position = writer_.position();
+    writer_.write(message::write_imm, 0, 0, htonl(e.request.imm),
+                  static_cast<std::uint32_t>(e.total), 1, more);
+    published(more);
+  }
   e.at = stage::finished;
   return true;
 }
@@ -226,11 +223,7 @@ bool shm_queue_pair::execute_served(send_entry& e) noexcept {
     e.offset += bytes;
     CORDMA_ASSERT_OP(e.offset, <=, e.total);
   }
-  if (e.offset != 0 && (e.offset >= e.total || is_atomic(r.op))) {
-    if (r.op == opcode::write_imm) return execute_write_imm(e);
-    e.at = stage::finished;
-    return true;
-  }
+  if (e.offset != 0 && (e.offset >= e.total || is_atomic(r.op))) return finish_access(e);
   return send_service_request(e);
 }
 
