@@ -52,7 +52,8 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends);
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
-  holds_recvs = caps->plain_in_place && granted.shared == nullptr;
+  // With a trace all is recorded: each message takes a receive then.
+  holds_recvs = caps->plain_in_place && granted.shared == nullptr && owner.trace() == nullptr;
   if (holds_recvs) pair->in_place = this;
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;

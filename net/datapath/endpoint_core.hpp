@@ -151,6 +151,7 @@ struct endpoint_core final : list_node, transport::message_taker {
   [[nodiscard]] bool hold_at_once(post_base& op) noexcept;
   // From now on the transport has the receives.
   void post_held() noexcept;
+  void post_held_now() noexcept;
   void refresh_open() noexcept;
   [[nodiscard]] post_base* first_waiting_for_pool() noexcept;
   void ring() noexcept;

@@ -173,8 +173,14 @@ void endpoint_core::post_held() noexcept {
   }
 }
 
+// Some may take a message at once: then others, which wait, have their places.
+void endpoint_core::post_held_now() noexcept {
+  post_held();
+  if (open_to == 0) pump(true);
+}
+
 void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
-  if (m.data == nullptr) return post_held();
+  if (m.data == nullptr) return post_held_now();
   if (held_recvs.empty()) {
     message_waits = m.stays = true;
     return;
@@ -182,7 +188,7 @@ void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
   post_base& op = held_recvs.front();
   if (m.bytes > op.total_) [[unlikely]] {
     m.stays = true;
-    return post_held();  // the transport fails it
+    return post_held_now();  // the transport fails it
   }
   ++recv_credits;
   transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);

@@ -135,10 +135,11 @@ class stream_core {
   stream_options options_;
   MemoryRegion ring_;   // the peer writes here
   MemoryRegion rooms_;  // of receives and of words
-  std::vector<incoming> receives_;
-  std::vector<outgoing> sends_;
   protocol::stream_reader reader_;
   std::optional<outlet> to_peer_;
+  // They go before the memory that they name.
+  std::vector<incoming> receives_;
+  std::vector<outgoing> sends_;
   std::uint64_t there_ = 0;  // bytes that the peer has
   mapped_memory mapped_;
   list<stream_read_operation> readers_;

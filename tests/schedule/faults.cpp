@@ -71,13 +71,16 @@ void inject(world& w) {
     case 1:
     case 2: return net.set_links(bad_link(d));
     case 3:
-    case 4: return cut_off(w, a, b);
+    case 4: w.breaks = true; return cut_off(w, a, b);
     case 5:
     case 6: return net.heal_all();
     case 7:
     case 8: return net.stall(a.name, tick * d.below(5000));
-    case 9: return net.fail_allocation(a.name, static_cast<std::uint32_t>(1 + d.below(5)));
+    case 9:
+      w.breaks = true;
+      return net.fail_allocation(a.name, static_cast<std::uint32_t>(1 + d.below(5)));
     case 10:
+      w.breaks = true;
       return net.fail_request(a.name, static_cast<std::uint32_t>(1 + d.below(50)),
                               transport::wc_status::rem_op_err);
     default: end_host(w, a);

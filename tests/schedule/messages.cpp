@@ -220,11 +220,13 @@ task<> handle_message(world* w, host_at* at, ActiveMessage m) {
 namespace {
 
 // Whether all that was sent there has to arrive.
-bool is_kept(const flow& f) {
+bool is_kept(const world& w, const flow& f) {
   if (f.of != nullptr) {
     return !f.of->stream && (lives(*f.of) || (closed_well(*f.of) && ended_from(f)));
   }
-  return f.from->alive && f.to->alive && f.from->sound && f.to->sound && !f.to->stopped;
+  // What was put, and is done, goes with a connection that breaks: a pool does not say that one did.
+  return !w.breaks && f.from->alive && f.to->alive && f.from->sound && f.to->sound &&
+         !f.to->stopped;
 }
 
 // An announced one is done when it was received, and it is its receiver that says so.
@@ -256,7 +258,7 @@ void judge_flow(world& w, const flow& f) {
 
 bool all_messages_arrived(const world& w) {
   for (const flow* f : w.flows) {
-    const bool kept = is_kept(*f);
+    const bool kept = is_kept(w, *f);
     for (const sent_message& m : f->messages) {
       const bool went = m.outcome == fate::ok || m.outcome == fate::truncated;
       if (went && m.arrived == 0 && (kept || was_received(*f, m))) return false;

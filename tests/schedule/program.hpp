@@ -208,7 +208,8 @@ struct world {
   std::size_t longest = largest;                    // bytes of a message
   std::uint64_t share = 1;                          // of the usual work per host: one in so many
   std::deque<asked_request> asked;
-  bool calm = false;  // no fault comes any more, and handlers behave
+  bool calm = false;    // no fault comes any more, and handlers behave
+  bool breaks = false;  // a fault may have ended a connection
   bool over = false;
   std::multiset<std::string> running;  // tasks that have an end of their own
   scope* all = nullptr;                // where those are

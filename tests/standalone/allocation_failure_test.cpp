@@ -344,10 +344,12 @@ task<full_worker> fill_up(stage& on, Slice room) {
     f.wires.push_back(std::move(w));
   }
   f.receives.reserve(f.wires.size() * depth);
+  // One of a single slice may be held, and then has no slot.
+  const std::array halves{room.first(room.size() / 2), room.part(room.size() / 2, room.size() / 2)};
   for (wire& w : f.wires) {
     for (std::uint32_t i = 0; i < depth; ++i) {
       fail_allocation(1, failing::from_then_on);
-      f.receives.push_back(w.client.recv(room).start());
+      f.receives.push_back(w.client.recv(halves).start());
       fail_allocation(0);
       if (!f.receives.back().done()) continue;
       CHECK(f.receives.back().take_result().code() == errc::no_memory);
