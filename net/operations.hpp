@@ -108,8 +108,8 @@ class post_base : public operation_base {
   void post_open(side as) noexcept;
   void post_open_send() noexcept;
   void post_open_recv() noexcept;
-  [[nodiscard]] bool is_done_now() noexcept;
-  [[nodiscard]] bool is_carried_out(endpoint_core& e) noexcept;
+  void done_now() noexcept;
+  void carry_out() noexcept;
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;

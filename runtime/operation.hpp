@@ -230,7 +230,9 @@ class [[nodiscard]] operation : public Base {
   [[nodiscard, gnu::always_inline]] bool await_ready() noexcept {
     if (phase::idle == this->state()) {
       if (this->home() == nullptr) return false;  // the awaiting task knows the reactor
-      start_now();
+      self().do_start();
+      if (this->ended_well()) return this->home()->may_continue_inline();
+      look_after_start();
     }
     return this->done() && goes_on_inline();
   }
@@ -292,6 +294,9 @@ class [[nodiscard]] operation : public Base {
     if (this->home() == nullptr) this->set_home(reactor::current());
     CORDMA_REQUIRE(this->home() != nullptr);
     self().do_start();
+    look_after_start();
+  }
+  [[gnu::always_inline]] void look_after_start() noexcept {
     if (this->state() != phase::posted) [[unlikely]] {
       if (this->done()) return;
       if (this->turned_away()) return self().do_cancel();

@@ -233,29 +233,16 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   open_to = 0;
 }
 
-bool post_base::is_carried_out(endpoint_core& e) noexcept {
-  if ((aside_ != aside::nothing && aside_ != aside::word) ||
-      request_.segment_count > e.granted.max_segments || total_ > e.caps->max_message) {
-    return false;
-  }
-  request_.segments = segments_.data();
-  std::uint64_t old = 0;
-  if (!e.pair->post_now(request_, old)) return false;
-  if (aside_ == aside::word) request_.operand = old;
-  return true;
+// No slot, no completion: where the transport can, most are done with their post.
+[[gnu::always_inline]] inline void post_base::done_now() noexcept {
+  count_put(endpoint_->counters, total_);
+  finish();
 }
 
-// No slot, no completion: where the transport can, most are done with their post.
-[[gnu::always_inline]] inline bool post_base::is_done_now() noexcept {
-  endpoint_core& e = *endpoint_;
-  const bool is_done = request_.op == transport::opcode::send && request_.segment_count == 1 &&
-                               aside_ == aside::nothing
-                           ? e.pair->put(segments_[0].addr, static_cast<std::uint32_t>(total_))
-                           : is_carried_out(e);
-  if (!is_done) return false;
-  count_put(e.counters, total_);
-  finish();
-  return true;
+[[gnu::noinline]] void post_base::carry_out() noexcept {
+  request_.segments = segments_.data();
+  if (!endpoint_->pair->post_now(request_)) return post_open_send();
+  done_now();
 }
 
 // Whether it may go as it comes, on this thread.
@@ -282,7 +269,14 @@ bool post_base::is_carried_out(endpoint_core& e) noexcept {
 void post_base::start_send() noexcept {
   if (!is_open()) [[unlikely]]
     return start_with_care();
-  if (!endpoint_->posts_now || !is_done_now()) return post_open_send();
+  endpoint_core& e = *endpoint_;
+  if (!e.posts_now) return post_open_send();
+  if (request_.op != transport::opcode::send || request_.segment_count != 1 ||
+      aside_ != aside::nothing) {
+    return carry_out();
+  }
+  if (!e.pair->put(segments_[0].addr, static_cast<std::uint32_t>(total_))) return post_open_send();
+  done_now();
 }
 
 void post_base::start_recv() noexcept {

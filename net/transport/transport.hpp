@@ -113,10 +113,11 @@ class queue_pair {
   // REQUIRES fewer than recv_depth outstanding, and no receive_queue. Legal before the connection is
   // established.
   [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
-  // Carries `request` out from the call itself, as post_send() would, with nothing to complete. An atomic needs no segment:
-  // `old` is the word as it was. Where capabilities::posts_now. False: nothing has changed, post it.
-  [[nodiscard]] virtual bool post_now(const send_request& request, std::uint64_t& old) noexcept {
-    static_cast<void>(request), static_cast<void>(old);
+  // Carries `request` out from the call itself, with nothing to complete, where capabilities::posts_now. An atomic
+  // needs no segment: its operand becomes the word as it was. False: nothing has changed, post it.
+  // REQUIRES segments of memory that is registered, with the rights that they need.
+  [[nodiscard]] virtual bool post_now(send_request& request) noexcept {
+    static_cast<void>(request);
     return false;
   }
   // Sends `head` and the bytes behind it as one message, if the transport can have its own copy of them now. Nothing

@@ -249,24 +249,23 @@ TEST_CASE("shm post_now: refused accesses change nothing, and post_send() says w
                  .segments = &s,
                  .remote_addr = target.address(),
                  .rkey = target.keys.rkey};
-  std::uint64_t old = 0;
-  CHECK_FALSE(c.client.q->post_now(r, old));  // the key is not known yet
+  CHECK_FALSE(c.client.q->post_now(r));  // the key is not known yet
   CHECK(c.client.post(r) == posted::pending);
   REQUIRE(c.look_until([&] { return !c.client.done.empty(); }));
   std::memset(target.data, 5, 64);
-  CHECK(c.client.q->post_now(r, old));
+  CHECK(c.client.q->post_now(r));
   CHECK(from.data[0] == std::byte{5});
   r.op = opcode::write;
-  CHECK_FALSE(c.client.q->post_now(r, old));  // there is no right to write
+  CHECK_FALSE(c.client.q->post_now(r));  // there is no right to write
   r.op = opcode::fetch_add;
-  CHECK_FALSE(c.client.q->post_now(r, old));
+  CHECK_FALSE(c.client.q->post_now(r));
   CHECK(target.data[0] == std::byte{5});
   r.op = opcode::read;
   r.remote_addr = target.address(60);
-  CHECK_FALSE(c.client.q->post_now(r, old));  // beyond its end
+  CHECK_FALSE(c.client.q->post_now(r));  // beyond its end
   target.deregister();
   r.remote_addr = target.address();
-  CHECK_FALSE(c.client.q->post_now(r, old));
+  CHECK_FALSE(c.client.q->post_now(r));
   CHECK(c.client.saw(cm_event::type::disconnected) == nullptr);
 }
 
@@ -285,22 +284,22 @@ TEST_CASE("shm post_now: an atomic brings the old value, without memory of its o
   REQUIRE(c.look_until([&] { return !c.client.done.empty(); }));
   r.segment_count = 0;
   r.segments = nullptr;
-  std::uint64_t old = 0;
-  REQUIRE(c.client.q->post_now(r, old));
-  CHECK(old == 3);
+  REQUIRE(c.client.q->post_now(r));
+  CHECK(r.operand == 3);
   r.op = opcode::compare_swap;
   r.operand = 5;
   r.swap = 9;
-  REQUIRE(c.client.q->post_now(r, old));
-  CHECK(old == 6);
+  REQUIRE(c.client.q->post_now(r));
+  CHECK(r.operand == 6);
   r.operand = 6;
-  REQUIRE(c.client.q->post_now(r, old));
-  CHECK(old == 6);
+  REQUIRE(c.client.q->post_now(r));
+  CHECK(r.operand == 6);
   std::uint64_t now = 0;
   std::memcpy(&now, target.data + 8, sizeof now);
   CHECK(now == 9);
   r.remote_addr = target.address(12);
-  CHECK_FALSE(c.client.q->post_now(r, old));  // no multiple of 8
+  CHECK_FALSE(c.client.q->post_now(r));  // no multiple of 8
+  CHECK(r.operand == 6);
 }
 
 }  // namespace cordma::transport::shm_test

@@ -59,7 +59,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] std::string peer_address() const override;
   posted post_send(const send_request& request, completion& now) noexcept override;
   posted post_recv(const recv_request& request, completion& now) noexcept override;
-  bool post_now(const send_request& request, std::uint64_t& old) noexcept override;
+  bool post_now(send_request& request) noexcept override;
   bool put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept override;
   bool put(const std::byte* data, std::uint32_t bytes) noexcept override;
   void ring() noexcept override;
@@ -205,7 +205,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   // shm_queue_pair_remote.cpp
   [[nodiscard]] bool execute_access(send_entry& e) noexcept;
-  [[nodiscard]] bool access_one(const send_request& r, remote_region& region) noexcept;
+  [[nodiscard]] bool access_one(const send_request& r) noexcept;
+  [[nodiscard]] bool carry_out(const send_request& request, std::uint64_t& old) noexcept;
   [[nodiscard]] bool atomic_now(const send_request& r, remote_region& region,
                                 std::uint64_t& old) noexcept;
   [[nodiscard]] wc_status access_now(const send_request& r, std::uint64_t total,
@@ -311,7 +312,7 @@ inline bool shm_queue_pair::is_whole(cell_header h) const noexcept {
   return h.what == message::send && h.flags == 0 && h.length <= reader_.most_payload();
 }
 
-inline bool shm_queue_pair::step_in(const remote_region& region) noexcept {
+[[gnu::always_inline]] inline bool shm_queue_pair::step_in(const remote_region& region) noexcept {
   accesses_.enter(out_control().accessing);
   return region.valid() && !peer_withdrew();
 }

@@ -40,41 +40,44 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 
 // What access_now() does, for one piece of memory within one step, and that by far the most often: an
 // eight-byte write must not cost much more than its store. False: not such a case, or refused.
-[[gnu::always_inline]] inline bool shm_queue_pair::access_one(const send_request& r,
-                                                              remote_region& region) noexcept {
-  const segment& local = r.segments[0];
+[[gnu::always_inline]] inline bool shm_queue_pair::access_one(const send_request& r) noexcept {
   const bool reads = r.op == opcode::read;
-  if (r.segment_count != 1 || local.length > access_piece || !(reads || r.op == opcode::write) ||
-      !has(region.rights, reads ? access::remote_read : access::remote_write) ||
-      !region.covers(r.remote_addr, local.length) ||
-      ((r.flags & post_flag::inline_data) == 0 && !domain_.permits(r.segments, 1, reads))) {
+  if (r.segment_count != 1 || !(reads || r.op == opcode::write)) return false;
+  const remote_region* const region = regions_.find(r.rkey);
+  const segment& local = r.segments[0];
+  if (region == nullptr || region->bytes_at == nullptr || local.length > access_piece ||
+      !has(region->rights, reads ? access::remote_read : access::remote_write) ||
+      !region->covers(r.remote_addr, local.length)) {
     return false;
   }
-  std::byte* const at = region.bytes_at + (r.remote_addr - region.addr);
-  const bool valid = step_in(region);
+  std::byte* const at = region->bytes_at + (r.remote_addr - region->addr);
+  const bool valid = step_in(*region);
   if (valid) {
-    if (reads) {
-      copy_bytes(local.addr, at, local.length);
-    } else {
-      copy_bytes(at, local.addr, local.length);
-    }
+    copy_bytes(reads ? local.addr : at, reads ? at : local.addr, local.length);
   }
   step_out();
   return valid;
 }
 
-bool shm_queue_pair::post_now(const send_request& request, std::uint64_t& old) noexcept {
-  if (!open_ || !sends_.empty() || home_.handing_out) [[unlikely]]
-    return false;
+bool shm_queue_pair::post_now(send_request& request) noexcept {
+  if (plain_ && !home_.handing_out) [[likely]] {
+    if (request.op == opcode::flush) return all_taken();
+    if (access_one(request)) return true;
+  }
+  return carry_out(request, request.operand);
+}
+
+// `old`: where an atomic leaves the word as it was.
+[[gnu::noinline]] bool shm_queue_pair::carry_out(const send_request& request,
+                                                 std::uint64_t& old) noexcept {
+  if (!open_ || !sends_.empty() || home_.handing_out) return false;
   if (request.op == opcode::flush) return all_taken();
   const bool is_atomic = request.op == opcode::fetch_add || request.op == opcode::compare_swap;
   const std::uint64_t total = total_bytes(request.segments, request.segment_count);
+  if (request.segment_count > options_.max_segments || total > domain_.caps().max_message)
+    return false;
   if (request.op <= opcode::send_imm) {
-    if (total > eager_ || !writer_.room(cells_for(total)) ||
-        ((request.flags & post_flag::inline_data) == 0 &&
-         !domain_.permits(request.segments, request.segment_count, false))) {
-      return false;
-    }
+    if (total > eager_ || !writer_.room(cells_for(total))) return false;
     write_eager(request, total);
     return true;
   }
@@ -82,13 +85,16 @@ bool shm_queue_pair::post_now(const send_request& request, std::uint64_t& old) n
   remote_region* const region = regions_.find(request.rkey);
   if (region == nullptr || region->bytes_at == nullptr) return false;
   if (is_atomic) return atomic_now(request, *region, old);
-  return access_one(request, *region) || access_now(request, total, *region) == wc_status::success;
+  return access_now(request, total, *region) == wc_status::success;
 }
 
 posted shm_queue_pair::post_send(const send_request& request, completion& now) noexcept {
   std::uint64_t old = 0;
   const bool has_word = request.op == opcode::fetch_add || request.op == opcode::compare_swap;
-  if (has_word || !post_now(request, old)) return post_slowly(request, now);
+  const bool is_permitted =
+      (request.flags & post_flag::inline_data) != 0 ||
+      domain_.permits(request.segments, request.segment_count, request.op == opcode::read);
+  if (has_word || !is_permitted || !carry_out(request, old)) return post_slowly(request, now);
   succeed(now, request);
   if (request.op > opcode::send_imm) {
     now.byte_len = static_cast<std::uint32_t>(total_bytes(request.segments, request.segment_count));
