@@ -95,6 +95,12 @@ class operation_base : public ready_item {
       constexpr auto well = std::bit_cast<std::uint32_t>(status{.at = phase::done});
       return std::bit_cast<std::uint32_t>(is_) == well;
     }
+    [[nodiscard]] bool is_none_so_far() const noexcept {
+      constexpr auto queued = std::bit_cast<std::uint32_t>(status{.at = phase::queued});
+      constexpr auto posted = std::bit_cast<std::uint32_t>(status{.at = phase::posted});
+      static_assert(posted == queued + 1);
+      return std::bit_cast<std::uint32_t>(is_) - queued <= 1;
+    }
     void start_over() noexcept {
       is_.at = phase::idle;
       is_.turn = turn::allowed;
@@ -133,6 +139,8 @@ class operation_base : public ready_item {
   void set_phase(phase p) noexcept { failure_.is_.at = p; }
   // Done, in its turn, and without a failure: what most are, asked by one comparison.
   [[nodiscard]] bool ended_well() const noexcept { return failure_.is_none_at_end(); }
+  // Queued or posted, and nothing is wrong.
+  [[nodiscard]] bool goes_on() const noexcept { return failure_.is_none_so_far(); }
   // The outcome is stored: whoever waits is put on the ready list. Exactly once.
   [[gnu::always_inline]] void finish() noexcept {
     CORDMA_ASSERT(!done());
@@ -232,6 +240,10 @@ class [[nodiscard]] operation : public Base {
       if (this->home() == nullptr) return false;  // the awaiting task knows the reactor
       self().do_start();
       if (this->ended_well()) return this->home()->may_continue_inline();
+      if (this->goes_on()) {
+        this->home()->stir();
+        return false;
+      }
       look_after_start();
     }
     return this->done() && goes_on_inline();
@@ -315,14 +327,16 @@ class [[nodiscard]] operation : public Base {
   // False where the awaiter goes on without suspending.
   bool suspend(std::coroutine_handle<> h, task_context& chain) noexcept {
     CORDMA_REQUIRE(!this->awaited());
-    if (this->state() == phase::idle) [[unlikely]]
-      return start_and_suspend(h, chain);
-    this->wait(h, chain);
-    if (this->done()) [[unlikely]] {
-      chain.home().ready(*this);
-    } else {
-      chain.wait_for(*this, &operation::cancel_it);
+    if (!this->goes_on()) [[unlikely]] {
+      if (this->state() == phase::idle) return start_and_suspend(h, chain);
+      if (this->done()) {
+        this->wait(h, chain);
+        chain.home().ready(*this);
+        return true;
+      }
     }
+    this->wait(h, chain);
+    chain.wait_for(*this, &operation::cancel_it);
     return true;
   }
   static void cancel_it(operation_base& it) noexcept { static_cast<Derived&>(it).cancel(); }

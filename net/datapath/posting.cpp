@@ -445,23 +445,21 @@ std::size_t adapter_poller::poll() noexcept {
     return poll_carefully();
   bool progressed = false;
   const std::size_t n = adapter_->poll(batch_, progressed);
-  if ((n | std::size_t{progressed} | std::size_t{adapter_->has_events()}) != 0) [[unlikely]]
+  transport::adapter& a = *adapter_;
+  if ((n | std::size_t{progressed} | std::size_t{a.has_events()}) != 0) [[unlikely]]
     return look_at(n, batch_.size(), progressed);
-  const std::size_t arrived = adapter_->arrived().size();
-  if (arrived == 1) {  // as most often
-    transport::arrived_message& m = adapter_->arrived().front();
-    m.from->in_place->on_arrived(m);
-    adapter_->release_arrived();
-  } else if (arrived != 0) {
-    hand_over_arrived();
-  }
+  if (a.arrived().size() != 1) return a.arrived().empty() ? 0 : look_at(0, batch_.size(), false);
+  // As most often.
+  transport::arrived_message& m = a.arrived().front();
+  m.from->in_place->on_arrived(m);
+  a.release_arrived();
   if (careful_) [[unlikely]]
-    tidy(arrived < batch_.size());
-  return arrived;
+    tidy(true);
+  return 1;
 }
 
 // At most so many things may happen in this pass as the worker says.
-std::size_t adapter_poller::poll_carefully() noexcept {
+[[gnu::noinline]] std::size_t adapter_poller::poll_carefully() noexcept {
   bool progressed = false;
   const std::size_t most = std::min(batch_.size(), owner_.may_complete);
   const std::size_t n = adapter_->poll(std::span(batch_).first(most), progressed);
@@ -472,7 +470,8 @@ std::size_t adapter_poller::poll_carefully() noexcept {
 }
 
 // The completions of a poll, its events and its messages.
-std::size_t adapter_poller::look_at(std::size_t n, std::size_t room, bool progressed) noexcept {
+[[gnu::noinline]] std::size_t adapter_poller::look_at(std::size_t n, std::size_t room,
+                                                      bool progressed) noexcept {
   const std::size_t all = n + adapter_->arrived().size();
   while (adapter_->has_events()) {
     owner_.on_event(*this, adapter_->next_event());
@@ -493,7 +492,7 @@ std::size_t adapter_poller::look_at(std::size_t n, std::size_t room, bool progre
   return all + (progressed ? 1 : 0);
 }
 
-void adapter_poller::tidy(bool all_told) noexcept {
+[[gnu::noinline]] void adapter_poller::tidy(bool all_told) noexcept {
   if (!ending_.empty()) end_due(all_told);
   owner_.sweep();
   careful_ =

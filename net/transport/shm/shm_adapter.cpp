@@ -68,38 +68,38 @@ shm_adapter::~shm_adapter() {
   CORDMA_ASSERT(called_.empty() && reporting_.empty());
 }
 
-// What lies in rings whole; for all else there is poll_slowly().
+// What lies in rings whole; for all else there is poll_slowly(). No call on the way of one message of a connection,
+// so that it costs no saved registers.
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
   arrived_count_ = 0;
   if (--short_polls_ == 0 || out.size() < most_arrived) [[unlikely]]
     return poll_slowly(out, progressed);
-  std::size_t n = 0;
   for (std::size_t i = 0; i != hot_; ++i) {
     shm_queue_pair& q = *pairs_[i];
-    if (q.quiet()) continue;
-    // No call here, so that one message of a connection costs no saved registers.
-    if (n == most_arrived || !q.takes_one(arrived_[n])) [[unlikely]]
-      return poll_on(out, progressed, i, n);
-    ++n;
-    if (q.is_ready()) return poll_on(out, progressed, i, n);
+    if (!q.is_plain()) [[unlikely]]
+      return poll_on(out, progressed, i);
+    if (!q.is_ready()) continue;
+    static_assert(hot_pairs <= most_arrived, "one of each finds room");
+    if (!q.takes_one(arrived_[arrived_count_])) [[unlikely]]
+      return poll_on(out, progressed, i);
+    ++arrived_count_;
+    if (q.is_ready()) return poll_on(out, progressed, i);
   }
-  arrived_count_ = n;
   return 0;
 }
 
 // From this connection on, of which one message may be taken already.
-std::size_t shm_adapter::poll_on(std::span<completion> out, bool& progressed, std::size_t i,
-                                 std::size_t n) noexcept {
+[[gnu::noinline]] std::size_t shm_adapter::poll_on(std::span<completion> out, bool& progressed,
+                                                   std::size_t i) noexcept {
   for (; i != hot_; ++i) {
     shm_queue_pair& q = *pairs_[i];
     if (q.quiet()) continue;
-    const std::size_t before = n;
-    if (n != most_arrived && q.is_plain() && q.takes_in_place()) n = q.take_in_place(arrived_, n);
-    if (n != before) continue;
-    arrived_count_ = n;
-    return poll_slowly(out, progressed);
+    const std::size_t before = arrived_count_;
+    if (before != most_arrived && q.is_plain() && q.takes_in_place()) {
+      arrived_count_ = q.take_in_place(arrived_, before);
+    }
+    if (arrived_count_ == before) return poll_slowly(out, progressed);
   }
-  arrived_count_ = n;
   return 0;
 }
 
@@ -115,7 +115,8 @@ std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std
   return have + q.poll(out.subspan(have, out.size() - have - arrived_count_), progressed);
 }
 
-std::size_t shm_adapter::poll_slowly(std::span<completion> out, bool& progressed) noexcept {
+[[gnu::noinline]] std::size_t shm_adapter::poll_slowly(std::span<completion> out,
+                                                       bool& progressed) noexcept {
   count_polls();
   std::size_t n = 0;
   if (!called_.empty() || !reporting_.empty()) n = poll_shared(out, progressed);

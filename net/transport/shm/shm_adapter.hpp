@@ -103,8 +103,7 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void count_polls() noexcept;
   void plan_polls() noexcept;
   void hurry() noexcept;
-  std::size_t poll_on(std::span<completion> out, bool& progressed, std::size_t i,
-                      std::size_t n) noexcept;
+  std::size_t poll_on(std::span<completion> out, bool& progressed, std::size_t i) noexcept;
   std::size_t poll_slowly(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] bool took_in_place(const shm_queue_pair& q) noexcept;
   void release_all() noexcept;

@@ -287,9 +287,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   ending ending_;
 };
 
-// REQUIRES that it is not quiet. False: none can be taken so.
+// REQUIRES is_plain() and is_ready(). False: none can be taken so.
 [[gnu::always_inline]] inline bool shm_queue_pair::takes_one(arrived_message& m) noexcept {
-  if (!plain_ || !takes_in_place()) return false;
+  if (!takes_in_place()) return false;
   const cell_header h = reader_.header();
   if (!is_whole(h)) return false;
   lend(h, m);
