@@ -10,49 +10,38 @@ using detail::request_call;
 
 // ---- Request ----
 
-Request::Request(detail::held_request& held) noexcept : held_(&held) { held.held = true; }
+Request::Request(detail::held_request& held) noexcept : held_(&held) { held.on_handle_made(); }
 Request::Request(Request&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
 Request::~Request() {
-  if (held_ == nullptr) return;
-  if (!held_->core->home->enter_to_destroy()) return;  // the parent's
-  held_->on_handle_gone();
+  if (held_ != nullptr) held_->on_handle_gone();
 }
 
-std::uint16_t Request::method() const noexcept { return held_->head.method; }
-std::uint64_t Request::size() const noexcept { return held_->size; }
-std::uint64_t Request::room() const noexcept { return held_->head.room_bytes; }
-time_point Request::deadline() const noexcept { return held_->until; }
+std::uint16_t Request::method() const noexcept { return held_->head().method; }
+std::uint64_t Request::size() const noexcept { return held_->size(); }
+std::uint64_t Request::room() const noexcept { return held_->head().room_bytes; }
+time_point Request::deadline() const noexcept { return held_->until(); }
 bool Request::wants_response() const noexcept { return held_->wants_response(); }
-bool Request::unwanted() const noexcept { return held_->unwanted.is_set(); }
-event::wait_operation Request::until_unwanted() noexcept { return held_->unwanted.wait(); }
-
-Endpoint* Request::from() const noexcept {
-  const detail::request_peer& peer = *held_->peer;
-  return peer.below != nullptr ? peer.below->handle() : nullptr;
-}
+bool Request::unwanted() const noexcept { return held_->unwanted().is_set(); }
+event::wait_operation Request::until_unwanted() noexcept { return held_->unwanted().wait(); }
+Endpoint* Request::from() const noexcept { return held_->peer().handle(); }
 
 std::span<const std::byte> Request::data() const noexcept {
-  if (!held_->message) return {};
-  return held_->message->data();
+  const ActiveMessage* const message = held_->message();
+  if (message == nullptr) return {};
+  return message->data();
 }
 
 tag_recv_operation Request::read(const Slice& into) noexcept {
-  if (!held_->message) {
-    const bool answered = held_->why == errc::ok;
-    return {answered ? failure(errc::bad_state, "it is answered, and was not read before")
-                     : failure(held_->why, "nobody waits for the response any more"),
-            held_->core->home};
-  }
-  held_->reading = true;
-  return held_->message->read(into);
+  if (ActiveMessage* const message = held_->begin_reading()) return message->read(into);
+  return {held_->why_dropped(), &held_->home()};
 }
 
 respond_operation Request::respond(const Slice& response) noexcept {
-  return {held_, held_->core->home, response};
+  return {held_, &held_->home(), response};
 }
 
 respond_operation Request::redirect(std::string_view address) noexcept {
-  return {held_, held_->core->home, address};
+  return {held_, &held_->home(), address};
 }
 
 // ---- Requests ----
@@ -62,8 +51,7 @@ Requests::Requests(Messages& messages, const request_options& options)
 Requests::~Requests() = default;
 
 void Requests::serve(std::uint16_t method, request_handler handler) {
-  if (!core_->home->enter()) return;
-  core_->handlers[method] = std::make_shared<const request_handler>(std::move(handler));
+  core_->serve(method, std::move(handler));
 }
 
 call_operation Requests::call(Endpoint& to, std::uint16_t method, const Slice& request,
@@ -90,7 +78,7 @@ notify_operation Requests::notify_acked(Endpoint& to, std::uint16_t method, cons
           Slice(), options.timeout};
 }
 
-const request_counters& Requests::counters() const noexcept { return core_->counters; }
-std::size_t Requests::running() const noexcept { return core_->tasks.running(); }
+const request_counters& Requests::counters() const noexcept { return core_->counters(); }
+std::size_t Requests::running() const noexcept { return core_->tasks().running(); }
 
 }  // namespace cordma

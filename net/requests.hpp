@@ -22,12 +22,12 @@ namespace cordma {
 class Requests;
 
 namespace detail {
-struct asked;
+class asked;
+class held_request;
+class request_core;
+class request_peer;
 struct early_call;
 struct early_messages;
-struct held_request;
-struct request_core;
-struct request_peer;
 }  // namespace detail
 
 struct request_options {
@@ -95,9 +95,9 @@ class request_call : public operation_base {
   [[nodiscard]] std::string_view redirected_to() const noexcept { return redirect_; }
 
  protected:
-  friend struct asked;
-  friend struct request_core;
-  friend struct request_peer;
+  friend class asked;
+  friend class request_core;
+  friend class request_peer;
   void do_start() noexcept;
   // To the peer. REQUIRES that its endpoint has one.
   void go() noexcept;
@@ -142,7 +142,7 @@ class request_answer : public operation_base {
   ~request_answer();
 
  protected:
-  friend struct held_request;
+  friend class held_request;
   void do_start() noexcept;
   void do_cancel() noexcept {}
   void fail(failure why) noexcept;

@@ -17,7 +17,7 @@
 
 namespace cordma::detail {
 
-struct request_core;
+class request_core;
 
 // rpc/request_peer.cpp: active messages that are the library's own, and the end of who spoke them.
 void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept;

@@ -24,7 +24,7 @@
 
 namespace cordma::detail {
 
-struct request_peer;
+class request_peer;
 
 // One connection that carries frames; part of its endpoint_core.
 struct peer_core final : endpoint_frames, list_node {

@@ -19,12 +19,6 @@ std::uint64_t microseconds_until(time_point when, time_point now) noexcept {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(left, 1));
 }
 
-void keep(MemoryRegion& place, const Slice& s) noexcept {
-  if (s.region() == nullptr) return;
-  retain(*s.region());
-  place = MemoryRegion(s.region());
-}
-
 failure to_failure(const request_header& h, std::uint64_t room) {
   switch (h.outcome) {
     case request_outcome::truncated:
@@ -43,73 +37,69 @@ failure to_failure(const request_header& h, std::uint64_t room) {
 }  // namespace
 
 void asked::launch(request_peer& to, request_call& by) noexcept {
-  CORDMA_ASSERT(peer == nullptr && op == nullptr && !outcome);
-  CORDMA_ASSERT(!request.busy() && !withdrawal.busy() && !reading);
+  CORDMA_ASSERT(peer_ == nullptr && op_ == nullptr && !outcome_);
+  CORDMA_ASSERT(!request_.busy() && !withdrawal_.busy() && !reading_);
   CORDMA_ASSERT(by.asked_ == nullptr);
-  peer = &to;
-  op = &by;
-  how = by.how_;
+  peer_ = &to;
+  op_ = &by;
+  how_ = by.how_;
   by.asked_ = this;
   by.set_phase(operation_base::phase::posted);
-  room = by.room_;
-  room_bytes = room.size();
-  bytes = by.request_.size();
-  response = {};
-  withdrawn = late = false;
-  answered = how == request_call::manner::notify;
-  to.calls.push_back(*this);
-  ++to.unanswered;
-  to.bytes += bytes;
-  to.credits->take();
+  room_ = by.room_;
+  room_bytes_ = room_.size();
+  bytes_ = by.request_.size();
+  response_ = {};
+  at_ = transport::checked_state(how_ == request_call::manner::notify ? stage::answered
+                                                                      : stage::open);
+  announced_ = to.is_announced(by);
+  to.take_place(*this, bytes_, announced_);
 
   endpoint_core& e = to.endpoint();
-  const time_point now = core->home->now();
+  const time_point now = core_->home().now();
   request_header h{.kind = request_kind::request, .given = to.given(), .method = by.method_};
   h.id = id();
   const time_point until = by.alarm_.pending() ? by.alarm_.when() : never;
   h.microseconds_left = microseconds_until(until, now);
-  if (how != request_call::manner::call) h.flags = protocol::request_flag::one_way;
-  if (how == request_call::manner::notify_acked) h.flags |= protocol::request_flag::receipt;
-  h.room_bytes = room_bytes;
-  writable = false;
-  if (room.size() != 0) {
-    const region_core& region = *room.region();
-    writable = has(region.range.rights, access::remote_write) && region.keys[e.kind].rkey != 0 &&
-               has(e.granted.remote_access, access::remote_write);
-    if (writable) {
+  if (how_ != request_call::manner::call) h.flags = protocol::request_flag::one_way;
+  if (how_ == request_call::manner::notify_acked) h.flags |= protocol::request_flag::receipt;
+  h.room_bytes = room_bytes_;
+  writable_ = false;
+  if (room_.size() != 0) {
+    const region_core& region = *room_.region();
+    writable_ = has(region.range.rights, access::remote_write) && region.keys[e.kind].rkey != 0 &&
+                has(e.granted.remote_access, access::remote_write);
+    if (writable_) {
       h.flags |= protocol::request_flag::writable;
-      h.room_addr = reinterpret_cast<std::uintptr_t>(room.data());
+      h.room_addr = reinterpret_cast<std::uintptr_t>(room_.data());
       h.room_rkey = region.keys[e.kind].rkey;
     }
   }
-  announced = to.is_announced(by);
-  to.announced += announced ? 1 : 0;
-  request.send(
-      e, h, by.request_, announced, [](void* at) noexcept { static_cast<asked*>(at)->on_sent(); },
+  request_.send(
+      e, h, by.request_, announced_, [](void* at) noexcept { static_cast<asked*>(at)->on_sent(); },
       this);
 }
 
 // What had left when the connection ended may be at the peer. Why it ended, a call learns with its end.
 void asked::on_sent() noexcept {
-  const bool left = request.op->left();
-  const result<void> sent = request.take();
+  const bool left = request_.left();
+  const result<void> sent = request_.take();
   const bool unsent = !went_out(sent);
-  request_peer& to = *peer;
-  if (unsent && to.below != nullptr) to.credits->put_back();
-  const bool is_word = how == request_call::manner::notify;
+  request_peer& to = *peer_;
+  if (unsent) to.put_back_credit();
+  const bool is_word = how_ == request_call::manner::notify;
   const bool cut = left && sent.code() == errc::flushed;
-  const bool lost = !sent && (is_word || (unsent && !answered && !cut));
-  if (lost && !outcome) {
+  const bool lost = !sent && (is_word || (unsent && at_ != stage::answered && !cut));
+  if (lost && !outcome_) {
     if (cut) {
-      outcome = cut_off().with_cause(to.endpoint().cause);
+      outcome_ = cut_off().with_cause(to.endpoint().cause);
     } else {
-      outcome = late && sent.code() == errc::canceled ? too_late() : sent.why();
+      outcome_ = at_ == stage::late && sent.code() == errc::canceled ? too_late() : sent.why();
     }
-    answered = true;
+    at_.become(stage::answered);
   }
-  if (answered) {
+  if (at_ == stage::answered) {
     settle();
-  } else if (late) {
+  } else if (at_ == stage::late) {
     end_late();
   }
   if (unsent) to.on_unsent();
@@ -117,83 +107,95 @@ void asked::on_sent() noexcept {
 
 // Where nothing of it is touched any more: the answer is dropped when it comes.
 void asked::end_late() noexcept {
-  if (op == nullptr || answered || writable) return;
-  if (request.busy() && request.op->reads_memory()) return;
-  if (request.busy()) keep(keeps_request, op->request_);
-  room = {};
-  request_call& ended = *std::exchange(op, nullptr);
+  if (op_ == nullptr || at_ == stage::answered || writable_) return;
+  if (request_.reads_memory()) return;
+  if (request_.busy()) keep(keeps_request_, op_->request_);
+  room_ = {};
+  request_call& ended = *std::exchange(op_, nullptr);
   CORDMA_ASSERT(ended.asked_ == this);
   ended.asked_ = nullptr;
   ended.fail(too_late());
-  peer->close_if_due();
+  peer_->close_if_due();
 }
 
 void asked::on_response(const request_header& h, ActiveMessage message) noexcept {
-  CORDMA_ASSERT(peer != nullptr && !answered);
-  const auto refuse = [this](const char* what) { peer->fail(breach_of_requests(what)); };
+  CORDMA_ASSERT(peer_ != nullptr && at_ != stage::answered);
+  const auto refuse = [this](const char* what) { peer_->fail(breach_of_requests(what)); };
   const bool written = (h.flags & protocol::response_flag::written) != 0;
   const bool along = h.outcome == request_outcome::ok && !written;
   if (message.size() != (along ? h.bytes : 0)) return refuse("a response of another length");
-  if (h.outcome == request_outcome::ok && h.bytes > room_bytes) {
+  if (h.outcome == request_outcome::ok && h.bytes > room_bytes_) {
     return refuse("a response longer than its room");
   }
-  if (written && !writable) return refuse("a response written where there is no room");
-  answered = true;
-  if (op == nullptr) ++core->counters.late_responses;
+  if (written && !writable_) return refuse("a response written where there is no room");
+  if (op_ == nullptr) ++core_->counters().late_responses;
   if (h.outcome != request_outcome::ok) {
-    const bool by_deadline = late && h.outcome == request_outcome::canceled;
-    outcome = by_deadline ? too_late() : to_failure(h, room_bytes);
+    const bool by_deadline = at_ == stage::late && h.outcome == request_outcome::canceled;
+    at_.become(stage::answered);
+    outcome_ = by_deadline ? too_late() : to_failure(h, room_bytes_);
     try {
-      redirect = h.address;
+      redirect_ = h.address;
     } catch (const std::bad_alloc&) {
-      outcome = errc::no_memory;
+      outcome_ = errc::no_memory;
     }
     return settle();
   }
-  response = {.bytes = static_cast<std::size_t>(h.bytes), .written = written};
-  request_counters& count = core->counters;
+  at_.become(stage::answered);
+  response_ = {.bytes = static_cast<std::size_t>(h.bytes), .written = written};
+  request_counters& count = core_->counters();
   if (written) ++count.responses_written;
-  if (!along || op == nullptr) return settle();
+  if (!along || op_ == nullptr) return settle();
   if (message.data().size() == message.size()) {
     ++count.responses_along;
-    CORDMA_ASSERT_OP(h.bytes, <=, room.size());
-    if (h.bytes != 0) std::memcpy(room.data(), message.data().data(), h.bytes);
+    CORDMA_ASSERT_OP(h.bytes, <=, room_.size());
+    if (h.bytes != 0) std::memcpy(room_.data(), message.data().data(), h.bytes);
     return settle();
   }
   ++count.responses_read;
-  CORDMA_ASSERT(!answer && !reading);
-  CORDMA_ASSERT_OP(response.bytes, <=, room.size());
-  answer.emplace(std::move(message));
-  reading.emplace(answer->read(room.first(response.bytes)));
-  reading->start();
-  if (reading->done()) return on_read();
-  reading->observe([](operation_base&, void* at) noexcept { static_cast<asked*>(at)->on_read(); },
-                   this);
+  CORDMA_ASSERT(!answer_ && !reading_);
+  CORDMA_ASSERT_OP(response_.bytes, <=, room_.size());
+  answer_.emplace(std::move(message));
+  reading_.emplace(answer_->read(room_.first(response_.bytes)));
+  reading_->start();
+  if (reading_->done()) return on_read();
+  reading_->observe([](operation_base&, void* at) noexcept { static_cast<asked*>(at)->on_read(); },
+                    this);
 }
 
 void asked::on_read() noexcept {
-  const result<TagReceived> got = reading->take_result();
-  reading.reset();
-  answer.reset();
-  if (!got && !outcome) {
-    outcome = got.code() == errc::flushed ? cut_off() : got.why();
+  const result<TagReceived> got = reading_->take_result();
+  reading_.reset();
+  answer_.reset();
+  if (!got && !outcome_) {
+    outcome_ = got.code() == errc::flushed ? cut_off() : got.why();
   }
   settle();
 }
 
 void asked::withdraw() noexcept {
-  if (answered || std::exchange(withdrawn, true)) return;
-  if (request.busy() && request.op->state() == operation_base::phase::queued) {
-    return request.op->cancel();
-  }
-  if (peer->below == nullptr) return;
-  withdrawal.send(
-      peer->endpoint(), {.kind = request_kind::cancel, .given = peer->given(), .id = id()}, Slice(),
-      false,
+  if (at_ != stage::open) return;
+  at_.become(stage::withdrawn);
+  say_withdrawn();
+}
+
+void asked::on_deadline() noexcept {
+  if (at_ == stage::answered) return;
+  const request_call* const by = op_;
+  const bool is_news = at_ == stage::open;
+  at_.become(stage::late);
+  if (is_news) say_withdrawn();
+  if (op_ == by) end_late();
+}
+
+void asked::say_withdrawn() noexcept {
+  if (request_.cancel_if_queued() || !peer_->is_up()) return;
+  withdrawal_.send(
+      peer_->endpoint(), {.kind = request_kind::cancel, .given = peer_->given(), .id = id()},
+      Slice(), false,
       [](void* at) noexcept {
         auto& self = *static_cast<asked*>(at);
-        request_peer& to = *self.peer;
-        const result<void> sent = self.withdrawal.take();
+        request_peer& to = *self.peer_;
+        const result<void> sent = self.withdrawal_.take();
         self.settle();
         if (!went_out(sent)) to.on_unsent();
       },
@@ -201,58 +203,69 @@ void asked::withdraw() noexcept {
 }
 
 void asked::leave() noexcept {
-  CORDMA_ASSERT(op != nullptr && peer != nullptr);
-  if (request.busy()) keep(keeps_request, op->request_);
-  if (writable || reading) {
-    keep(keeps_room, room);
+  CORDMA_ASSERT(op_ != nullptr && peer_ != nullptr);
+  if (request_.busy()) keep(keeps_request_, op_->request_);
+  if (writable_ || reading_) {
+    keep(keeps_room_, room_);
   } else {
-    room = {};
+    room_ = {};
   }
-  op = nullptr;
-  request_peer& to = *peer;
+  op_ = nullptr;
+  request_peer& to = *peer_;
   withdraw();
   to.close_if_due();
 }
 
 void asked::end(const failure& why) noexcept {
-  const bool done = request.busy() && request.op->done();
-  const result<void> sent = done ? request.op->take_result() : result<void>();
+  const bool done = request_.done();
+  const result<void> sent = done ? request_.outcome() : result<void>();
   const bool arrived = done && went_out(sent);
-  const bool is_word = how == request_call::manner::notify;
-  if (!outcome && (is_word ? request.busy() && !arrived : !answered)) {
-    const bool never_left = done && !arrived && !request.op->left();
-    outcome = never_left ? sent.why() : why;
+  const bool is_word = how_ == request_call::manner::notify;
+  if (!outcome_ && (is_word ? request_.busy() && !arrived : at_ != stage::answered)) {
+    const bool never_left = done && !arrived && !request_.left();
+    outcome_ = never_left ? sent.why() : why;
   }
-  answered = true;
+  at_.become(stage::answered);
   settle();
 }
 
 void asked::settle() noexcept {
-  if (!answered || request.busy() || reading) return;
-  if (op != nullptr) tell();
-  if (withdrawal.busy() || peer == nullptr) return;
-  request_peer& was = *peer;
-  CORDMA_ASSERT_OP(was.unanswered, >, 0U);
-  CORDMA_ASSERT_OP(was.bytes, >=, bytes);
-  CORDMA_ASSERT_OP(was.announced, >=, announced ? 1U : 0U);
-  --was.unanswered;
-  was.bytes -= bytes;
-  was.announced -= announced ? 1 : 0;
-  core->release(*this);
+  if (at_ != stage::answered || request_.busy() || reading_) return;
+  if (op_ != nullptr) tell();
+  if (withdrawal_.busy() || peer_ == nullptr) return;
+  CORDMA_ASSERT(op_ == nullptr);
+  request_peer& was = *std::exchange(peer_, nullptr);
+  was.leave_place(*this, bytes_, announced_);
+  ++generation_;
+  keeps_request_ = MemoryRegion();
+  keeps_room_ = MemoryRegion();
+  outcome_.reset();
+  redirect_.clear();
+  core_->release(*this);
   was.pump();
 }
 
 void asked::tell() noexcept {
-  request_call& ended = *std::exchange(op, nullptr);
+  request_call& ended = *std::exchange(op_, nullptr);
   CORDMA_ASSERT(ended.asked_ == this);
   ended.asked_ = nullptr;
-  ended.response_ = response;
-  ended.redirect_.swap(redirect);
-  if (outcome) {
-    ended.fail(std::move(*outcome));
+  ended.response_ = response_;
+  ended.redirect_.swap(redirect_);
+  if (outcome_) {
+    ended.fail(std::move(*outcome_));
   } else {
     ended.succeed();
   }
+}
+
+void asked::drop(const failure& why) noexcept {
+  reading_.reset();
+  answer_.reset();
+  request_.drop();
+  withdrawal_.drop();
+  if (op_ == nullptr) return;
+  if (!outcome_) outcome_ = why;
+  tell();
 }
 
 }  // namespace cordma::detail

@@ -5,6 +5,8 @@
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/requests.hpp>
 #include <cordma/net/rpc/outgoing_word.hpp>
+#include <cordma/net/rpc/record_pool.hpp>
+#include <cordma/net/transport/checked_state.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -12,54 +14,78 @@
 
 namespace cordma::detail {
 
-struct request_core;
-struct request_peer;
+class request_core;
+class request_peer;
 
 // A request on its way, and the place of its answer.
-struct asked : list_node {
+class asked : public pooled<asked> {
+ public:
+  asked(request_core& of, std::uint32_t index) noexcept : core_(&of), index_(index) {}
+
   void launch(request_peer& to, request_call& by) noexcept;
-  void on_sent() noexcept;
   void on_response(const protocol::request_header& h, ActiveMessage message) noexcept;
-  void on_read() noexcept;
   // Nobody wants the answer any more.
   void withdraw() noexcept;
+  // That of the call has passed: it ends, unless something of it is still touched.
+  void on_deadline() noexcept;
+  // The call `from` is `to` now.
+  void follow(const request_call& from, request_call& to) noexcept {
+    CORDMA_ASSERT(op_ == &from);
+    op_ = &to;
+  }
   // The call is gone: what the peer may touch is kept.
   void leave() noexcept;
-  // Its deadline has passed: it ends, unless something of it is still touched.
-  void end_late() noexcept;
-  // The connection has: what had not left yet says so itself.
+  // The connection has ended: what had not left yet says so itself.
   void end(const failure& why) noexcept;
+  // The Requests end: nothing of it is on its way any more.
+  void drop(const failure& why) noexcept;
+  // Whether a call waits for it.
+  [[nodiscard]] bool is_wanted() const noexcept { return op_ != nullptr; }
+  // Whether a response with that id, from there, is its answer.
+  [[nodiscard]] bool awaits(const request_peer& from, std::uint64_t answered_id) const noexcept {
+    return peer_ == &from && id() == answered_id && at_ != stage::answered;
+  }
+
+ private:
+  // late: the deadline has passed, too. answered: nothing more comes from the peer.
+  enum class stage : std::uint8_t { open, withdrawn, late, answered };
+  // Whether the right one may follow the left one.
+  [[nodiscard]] friend constexpr bool operator>>(stage before, stage next) noexcept {
+    return next == stage::answered || before < next;
+  }
+
+  void on_sent() noexcept;
+  void on_read() noexcept;
+  void say_withdrawn() noexcept;
+  void end_late() noexcept;
   // Tells the call, and becomes free, where there is nothing left to wait for.
   void settle() noexcept;
   void tell() noexcept;
   [[nodiscard]] std::uint64_t id() const noexcept {
-    return std::uint64_t{generation} << 32 | index;
+    return std::uint64_t{generation_} << 32 | index_;
   }
 
-  request_core* core = nullptr;
-  request_peer* peer = nullptr;  // null: it is free
-  std::uint32_t index = 0;
-  std::uint32_t generation = 1;
-  request_call* op = nullptr;  // null: that has ended
-  request_call::manner how = request_call::manner::call;
-  Slice room;
-  std::uint64_t room_bytes = 0;
-  bool writable = false;   // the peer may write to the room
-  bool announced = false;  // the peer may read the request
-  bool answered = false;   // nothing more comes from the peer
-  bool withdrawn = false;
-  bool late = false;  // its deadline has passed
-  std::uint64_t bytes = 0;
-  Response response;
-  std::optional<failure> outcome;
-  std::string redirect;
-  MemoryRegion keeps_request;  // where the call is gone; they outlive what is on its way
-  MemoryRegion keeps_room;
-  outgoing_word request;
-  outgoing_word withdrawal;
-  std::optional<ActiveMessage> answer;  // while it is read
-  std::optional<tag_recv_operation> reading;
-  asked* next_free = nullptr;
+  request_core* core_;
+  request_peer* peer_ = nullptr;  // null: it is free
+  const std::uint32_t index_;
+  std::uint32_t generation_ = 1;
+  request_call* op_ = nullptr;  // null: that has ended
+  request_call::manner how_ = request_call::manner::call;
+  Slice room_;
+  std::uint64_t room_bytes_ = 0;
+  bool writable_ = false;   // the peer may write to the room
+  bool announced_ = false;  // the peer may read the request
+  transport::checked_state<stage> at_{stage::open};
+  std::uint64_t bytes_ = 0;
+  Response response_;
+  std::optional<failure> outcome_;
+  std::string redirect_;
+  MemoryRegion keeps_request_;  // where the call is gone; they outlive what is on its way
+  MemoryRegion keeps_room_;
+  outgoing_word request_;
+  outgoing_word withdrawal_;
+  std::optional<ActiveMessage> answer_;  // while it is read
+  std::optional<tag_recv_operation> reading_;
 };
 
 }  // namespace cordma::detail

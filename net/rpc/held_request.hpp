@@ -6,6 +6,7 @@
 #include <cordma/net/protocol/request.hpp>
 #include <cordma/net/requests.hpp>
 #include <cordma/net/rpc/outgoing_word.hpp>
+#include <cordma/net/rpc/record_pool.hpp>
 #include <cordma/net/transport/checked_state.hpp>
 #include <cordma/runtime/event.hpp>
 #include <cordma/runtime/reactor.hpp>
@@ -16,11 +17,56 @@
 
 namespace cordma::detail {
 
-struct request_core;
-struct request_peer;
+class request_core;
+class request_peer;
 
 // A request of the peer's, from its arrival until the handler has ended and nobody holds it.
-struct held_request : list_node {
+class held_request : public pooled<held_request> {
+ public:
+  held_request(request_core& of, std::uint32_t /*index*/) noexcept : core_(&of) {}
+
+  void begin(request_peer& from, const protocol::request_header& h, ActiveMessage m) noexcept;
+  void respond(request_answer& by) noexcept;
+  // The answer that goes out is there now.
+  void follow(request_answer& to) noexcept { answerer_ = &to; }
+  // The answer is gone while it goes out: its memory is kept.
+  void leave(const request_answer& by) noexcept;
+  // False: it is too late for that.
+  bool withdraw(errc why, protocol::request_outcome outcome) noexcept;
+  // The Requests end: nothing of it is on its way any more.
+  void drop(const failure& why) noexcept;
+  void on_handle_made() noexcept { held_ = true; }
+  void on_handle_gone() noexcept;
+  void on_handler_threw() noexcept;
+  void on_handler_ended() noexcept;
+
+  [[nodiscard]] reactor& home() const noexcept;
+  // REQUIRES that the handler runs, or that somebody holds it.
+  [[nodiscard]] request_peer& peer() const noexcept { return *peer_; }
+  // Without an address.
+  [[nodiscard]] const protocol::request_header& head() const noexcept { return head_; }
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  // Null: it was dropped unread.
+  [[nodiscard]] const ActiveMessage* message() const noexcept {
+    return message_ ? &*message_ : nullptr;
+  }
+  // The same, and it is not dropped unread any more.
+  [[nodiscard]] ActiveMessage* begin_reading() noexcept {
+    if (!message_) return nullptr;
+    reading_ = true;
+    return &*message_;
+  }
+  // Why it was dropped.
+  [[nodiscard]] failure why_dropped() const;
+  [[nodiscard]] time_point until() const noexcept { return until_; }
+  [[nodiscard]] event& unwanted() noexcept { return unwanted_; }
+  [[nodiscard]] bool wants_response() const noexcept {
+    return (head_.flags & protocol::request_flag::one_way) == 0;
+  }
+  // Whether the response is being written, and that is not said yet.
+  [[nodiscard]] bool is_half_said() const noexcept { return word_due_; }
+
+ private:
   // open: to be answered, or acknowledged, or of no answer; answering: a response is on its way.
   enum class stage : std::uint8_t { open, answering, answered, unwanted };
   // Whether the right one may follow the left one. What nobody wants is answered all the same.
@@ -34,16 +80,9 @@ struct held_request : list_node {
     return false;
   }
 
-  void begin(request_peer& from, const protocol::request_header& h, ActiveMessage m) noexcept;
-  void respond(request_answer& by) noexcept;
   // The answer without a response.
   void say(protocol::request_outcome outcome, std::uint64_t bytes = 0,
            std::string_view address = {}) noexcept;
-  // False: it is too late for that.
-  bool withdraw(errc why, protocol::request_outcome outcome) noexcept;
-  void on_handler_threw() noexcept;
-  void on_handler_ended() noexcept;
-  void on_handle_gone() noexcept;
   void on_written() noexcept;
   void on_said() noexcept;
   void settle() noexcept;
@@ -51,7 +90,6 @@ struct held_request : list_node {
   void drop_unread() noexcept;
   void tell_answerer() noexcept;
   [[nodiscard]] bool wants_word() const noexcept;
-  [[nodiscard]] bool wants_response() const noexcept;
   [[nodiscard]] std::optional<failure> obstacle(const request_answer& by) const;
   void write(const Slice& response) noexcept;
   void write_piece() noexcept;
@@ -67,28 +105,27 @@ struct held_request : list_node {
     held_request& of;
   };
 
-  request_core* core = nullptr;
-  request_peer* peer = nullptr;  // null: the connection has ended, or it is free
-  protocol::request_header head;
-  std::uint64_t size = 0;
-  std::optional<ActiveMessage> message;  // empty: dropped unread
-  bool reading = false;                  // or read
-  bool running = false;
-  bool held = false;
-  transport::checked_state<stage> at{stage::open};
-  errc why = errc::ok;  // it is unwanted
-  event unwanted;
-  time_point until = never;
-  alarm deadline{*this};
-  request_answer* answerer = nullptr;
-  std::optional<failure> outcome;  // of that
-  MemoryRegion keeps;  // the response's, where the answer is gone; outlives what is on its way
-  outgoing_word word;
-  std::optional<send_operation> writing;
-  Slice unwritten;        // of the response, what is not posted yet
-  bool word_due = false;  // behind that
-  std::uint64_t response_size = 0;
-  held_request* next_free = nullptr;
+  request_core* core_;
+  request_peer* peer_ = nullptr;  // null: it is free
+  protocol::request_header head_;
+  std::uint64_t size_ = 0;
+  std::optional<ActiveMessage> message_;  // empty: dropped unread
+  bool reading_ = false;                  // or read
+  bool running_ = false;
+  bool held_ = false;
+  transport::checked_state<stage> at_{stage::open};
+  errc why_ = errc::ok;  // it is unwanted
+  event unwanted_;
+  time_point until_ = never;
+  alarm deadline_{*this};
+  request_answer* answerer_ = nullptr;
+  std::optional<failure> outcome_;  // of that
+  MemoryRegion keeps_;  // the response's, where the answer is gone; outlives what is on its way
+  outgoing_word word_;
+  std::optional<send_operation> writing_;
+  Slice unwritten_;        // of the response, what is not posted yet
+  bool word_due_ = false;  // behind that
+  std::uint64_t response_size_ = 0;
 };
 
 }  // namespace cordma::detail

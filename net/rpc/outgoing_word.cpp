@@ -14,31 +14,47 @@ void outgoing_word::send(endpoint_core& to, const request_header& h, const Slice
                          bool announced, void (*when_done)(void*) noexcept, void* with) noexcept {
   CORDMA_ASSERT(!busy());
   const std::size_t n = protocol::bytes_of(h);
-  CORDMA_ASSERT_OP(n, <=, header.size());
-  protocol::encode(h, header);
-  told = when_done;
-  context = with;
+  CORDMA_ASSERT_OP(n, <=, header_.size());
+  protocol::encode(h, header_);
+  told_ = when_done;
+  context_ = with;
   const auto id = protocol::to_word(
       {.id = protocol::request_id_of_messages, .header = static_cast<std::uint16_t>(n)});
-  op.emplace(to, protocol::frame_kind::am_eager, id, std::span(&data, 1));
-  op->set_header(std::span<const std::byte>(header).first(n));
-  op->set_own();
-  if (announced) op->announce();
-  op->start();
-  if (op->done()) return told(context);
-  op->observe(
+  op_.emplace(to, protocol::frame_kind::am_eager, id, std::span(&data, 1));
+  op_->set_header(std::span<const std::byte>(header_).first(n));
+  op_->set_own();
+  if (announced) op_->announce();
+  op_->start();
+  if (op_->done()) return told_(context_);
+  op_->observe(
       [](operation_base&, void* at) noexcept {
         const auto& self = *static_cast<outgoing_word*>(at);
-        self.told(self.context);
+        self.told_(self.context_);
       },
       this);
 }
 
 result<void> outgoing_word::take() noexcept {
-  CORDMA_ASSERT(busy() && op->done());
-  result<void> sent = op->take_result();
-  op.reset();
+  result<void> sent = outcome();
+  op_.reset();
   return sent;
+}
+
+result<void> outgoing_word::outcome() noexcept {
+  CORDMA_ASSERT(done());
+  return op_->take_result();
+}
+
+bool outgoing_word::cancel_if_queued() noexcept {
+  if (!busy() || op_->state() != operation_base::phase::queued) return false;
+  op_->cancel();
+  return true;
+}
+
+void keep(MemoryRegion& place, const Slice& s) noexcept {
+  if (s.region() == nullptr) return;
+  retain(*s.region());
+  place = MemoryRegion(s.region());
 }
 
 bool went_out(const result<void>& sent) noexcept {

@@ -28,16 +28,11 @@ request_answer::request_answer(request_answer&& other) noexcept
       held_(std::exchange(other.held_, nullptr)),
       response_(other.response_),
       redirect_(std::move(other.redirect_)) {
-  if (state() == phase::posted) held_->answerer = this;
+  if (state() == phase::posted) held_->follow(*this);
 }
 
 request_answer::~request_answer() {
-  if (state() != phase::posted) return;
-  CORDMA_ASSERT(held_->answerer == this);
-  held_->answerer = nullptr;
-  if (response_.region() == nullptr) return;
-  retain(*response_.region());
-  held_->keeps = MemoryRegion(response_.region());
+  if (state() == phase::posted) held_->leave(*this);
 }
 
 void request_answer::fail(failure why) noexcept {

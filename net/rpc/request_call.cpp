@@ -16,7 +16,7 @@ failure not_of_requests(const Slice& s, const endpoint_core& on) {
 
 request_call::request_call(request_core& core, endpoint_core& to, manner how, std::uint16_t method,
                            const Slice& request, const Slice& room, duration timeout) noexcept
-    : operation_base(core.home),
+    : operation_base(&core.home()),
       core_(&core),
       endpoint_(&to),
       how_(how),
@@ -39,10 +39,7 @@ request_call::request_call(request_call&& other) noexcept
       alarm_(*this),
       response_(other.response_),
       redirect_(std::move(other.redirect_)) {
-  if (asked_ != nullptr) {
-    CORDMA_ASSERT(asked_->op == &other);
-    asked_->op = this;
-  }
+  if (asked_ != nullptr) asked_->follow(other, *this);
   if (!other.alarm_.pending()) return;
   const time_point when = other.alarm_.when();
   home()->remove(other.alarm_);
@@ -80,7 +77,7 @@ std::optional<failure> request_call::obstacle() const {
   if (std::optional<failure> ended = e.why_not(op_name())) return ended;
   const message_core* const below = messages_of(e);
   if (below == nullptr) return failure{errc::shutdown, "its Messages are gone"};
-  if (below != core_->messages) {
+  if (!core_->is_of(*below)) {
     return failure{errc::invalid_value, "the Endpoint is of other Messages than these Requests"};
   }
   const auto elsewhere = [&e](const Slice& s) {
@@ -91,10 +88,10 @@ std::optional<failure> request_call::obstacle() const {
   if (room_.size() != 0 && !has(room_.region()->range.rights, access::local_write)) {
     return failure{errc::invalid_value, "the room for the response needs access::local_write"};
   }
-  if (request_.size() > core_->options.most_bytes) {
+  if (request_.size() > core_->options().most_bytes) {
     return failure::of(errc::invalid_value,
                        {"a request of ", request_.size(),
-                        " bytes: request_options::most_bytes are ", core_->options.most_bytes});
+                        " bytes: request_options::most_bytes are ", core_->options().most_bytes});
   }
   return {};
 }
@@ -157,11 +154,7 @@ void request_call::on_deadline() noexcept {
     leave_queue();
     return fail(too_late());
   }
-  asked& a = *asked_;
-  if (a.answered) return;
-  a.late = true;
-  a.withdraw();
-  if (asked_ != nullptr) a.end_late();
+  asked_->on_deadline();
 }
 
 }  // namespace cordma::detail

@@ -15,10 +15,11 @@
 
 namespace cordma::detail {
 
-struct request_core;
+class request_core;
 
 // The requests of one connection, in both directions.
-struct request_peer : list_node {
+class request_peer : public list_node {
+ public:
   request_peer(request_core& of, peer_core& on);
 
   void start(request_call& op) noexcept;
@@ -29,20 +30,59 @@ struct request_peer : list_node {
   void on_end() noexcept;
   // Closing may have waited for what has just ended.
   void close_if_due() noexcept;
+  // Ends the connection, where it is up.
   void fail(failure why) noexcept;
-  void say_what_is_due() noexcept;
   // What told the window has not left, and the connection is there: another message tells it.
   void on_unsent() noexcept;
-  void on_silent() noexcept;
-  [[nodiscard]] bool is_announced(const request_call& op) const noexcept;
-  [[nodiscard]] bool has_place(const request_call& op) const noexcept;
-  [[nodiscard]] endpoint_core& endpoint() const noexcept { return *below->endpoint; }
+  [[nodiscard]] bool is_up() const noexcept { return below_ != nullptr; }
+  // REQUIRES is_up().
+  [[nodiscard]] endpoint_core& endpoint() const noexcept { return *below_->endpoint; }
+  // Null: it is gone.
+  [[nodiscard]] Endpoint* handle() const noexcept { return is_up() ? below_->handle() : nullptr; }
   // What the next header says.
-  [[nodiscard]] std::uint16_t given() noexcept { return window.say(); }
+  [[nodiscard]] std::uint16_t given() noexcept { return window_.say(); }
   [[nodiscard]] bool is_over() const noexcept;
   [[nodiscard]] bool is_idle() noexcept;
   // Whether a message with that header has to be announced, as long as it is.
   [[nodiscard]] bool is_long(std::size_t header, std::uint64_t bytes) const noexcept;
+  [[nodiscard]] bool is_announced(const request_call& op) const noexcept;
+
+  // A call goes out, with so many bytes, and takes a credit; until leave_place().
+  void take_place(asked& a, std::uint64_t bytes, bool is_announced) noexcept {
+    calls_.push_back(a);
+    ++unanswered_;
+    bytes_ += bytes;
+    announced_ += is_announced ? 1 : 0;
+    credits_->take();
+  }
+  void leave_place(asked& a, std::uint64_t bytes, bool is_announced) noexcept {
+    CORDMA_ASSERT_OP(unanswered_, >, 0U);
+    CORDMA_ASSERT_OP(bytes_, >=, bytes);
+    CORDMA_ASSERT_OP(announced_, >=, is_announced ? 1U : 0U);
+    --unanswered_;
+    bytes_ -= bytes;
+    announced_ -= is_announced ? 1 : 0;
+    a.unlink();
+  }
+  // That of a call which did not go out.
+  void put_back_credit() noexcept {
+    if (is_up()) credits_->put_back();
+  }
+  // A request of the peer's is here; until let_go().
+  void hold(held_request& h) noexcept { held_.push_back(h); }
+  void let_go(held_request& h) noexcept {
+    h.unlink();
+    window_.give_back();
+    say_what_is_due();
+  }
+
+ private:
+  void on_request(const protocol::request_header& h, ActiveMessage message) noexcept;
+  void on_response(const protocol::request_header& h, ActiveMessage message) noexcept;
+  void on_cancel(std::uint64_t id) noexcept;
+  void on_silent() noexcept;
+  void say_what_is_due() noexcept;
+  [[nodiscard]] bool has_place(const request_call& op) const noexcept;
 
   struct alarm final : timer {
     explicit alarm(request_peer& p) noexcept
@@ -50,25 +90,20 @@ struct request_peer : list_node {
     request_peer& of;
   };
 
-  request_core* core;
-  peer_core* below;                               // null once the connection has ended
-  std::optional<protocol::send_credits> credits;  // once its hello has come
-  protocol::receive_window window;
-  bool hello_said = false;
-  bool pumping = false;
-  outgoing_word word;
-  alarm silence{*this};
-  list<request_call> waiting;
-  list<asked> calls;
-  list<held_request> held;
-  std::uint32_t unanswered = 0;  // of calls: those that are bounded
-  std::uint32_t announced = 0;   // likewise, that the peer may read
-  std::uint64_t bytes = 0;
-
- private:
-  void on_request(const protocol::request_header& h, ActiveMessage message) noexcept;
-  void on_response(const protocol::request_header& h, ActiveMessage message) noexcept;
-  void on_cancel(std::uint64_t id) noexcept;
+  request_core* core_;
+  peer_core* below_;                               // null once the connection has ended
+  std::optional<protocol::send_credits> credits_;  // once its hello has come
+  protocol::receive_window window_;
+  bool hello_said_ = false;
+  bool pumping_ = false;
+  outgoing_word word_;
+  alarm silence_{*this};
+  list<request_call> waiting_;
+  list<asked> calls_;
+  list<held_request> held_;
+  std::uint32_t unanswered_ = 0;  // of calls: those that are bounded
+  std::uint32_t announced_ = 0;   // likewise, that the peer may read
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace cordma::detail

@@ -230,7 +230,7 @@ task<> ask(world* w, flow* f, asked_request* asked, std::deque<lent_memory>* len
   if (a.timed) o.timeout = tick * (1 + w->chance.below(6000));
   Requests& requests = *f->from->requests;
   const time_point until = after(w->loop.now(), o.timeout);
-  const bool in_time = keeps_deadline(a, mine, requests.core().options);
+  const bool in_time = keeps_deadline(a, mine, requests.core().options());
   ending end;
   const std::uint16_t method = method_of(a);
   switch (a.how) {
