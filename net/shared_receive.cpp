@@ -18,11 +18,24 @@ constexpr const char* bound_to_its_worker =
 namespace detail {
 
 shared_receive_core::shared_receive_core(Worker& worker, BufferPool& from)
-    : home(&core_of(worker).home()), anchor(core_of(worker).anchor()), pool(&from) {}
+    : home_(&core_of(worker).home()), anchor_(core_of(worker).anchor()), pool_(&from) {}
+
+worker_core* shared_receive_core::worker() const noexcept { return anchor_->worker; }
+
+void shared_receive_core::wait(arrival_operation& op) noexcept {
+  feed();
+  if (!arrived_.empty() && waiting_.empty()) {
+    op.arrival_ = pop();
+    op.finish();
+    return;
+  }
+  op.set_phase(operation_base::phase::queued);
+  waiting_.push_back(op);
+}
 
 void shared_receive_core::deliver() noexcept {
-  while (!waiting.empty() && !arrived.empty()) {
-    arrival_operation& op = waiting.pop_front();
+  while (!waiting_.empty() && !arrived_.empty()) {
+    arrival_operation& op = waiting_.pop_front();
     CORDMA_ASSERT_OP(op.state(), ==, operation_base::phase::queued);
     op.arrival_ = pop();
     op.finish();
@@ -30,22 +43,23 @@ void shared_receive_core::deliver() noexcept {
 }
 
 void shared_receive_core::await_buffer() noexcept {
-  if (hunger) return;
-  hunger.emplace(pool->get(*home));
-  hunger->start();
-  hunger->observe(
+  if (hunger_) return;
+  hunger_.emplace(pool_->get(*home_));
+  hunger_->start();
+  hunger_->observe(
       [](operation_base&, void* core) noexcept {
         auto& self = *static_cast<shared_receive_core*>(core);
-        if (self.ending) return;
-        self.hunger.reset();  // the buffer is back in the pool, unless somebody else waits for one
+        if (self.ended_) return;
+        self.hunger_.reset();  // the buffer is back in the pool, unless somebody else waits for one
         self.feed();
       },
       this);
 }
 
-void shared_receive_core::end_waiting() noexcept {
-  while (!waiting.empty()) {
-    arrival_operation& op = waiting.pop_front();
+void shared_receive_core::end() noexcept {
+  ended_ = true;
+  while (!waiting_.empty()) {
+    arrival_operation& op = waiting_.pop_front();
     op.failure_.emplace(errc::shutdown, "the SharedReceive is gone");
     op.finish();
   }
@@ -54,7 +68,7 @@ void shared_receive_core::end_waiting() noexcept {
 }  // namespace detail
 
 arrival_operation::arrival_operation(detail::shared_receive_core& queue) noexcept
-    : operation(queue.home), queue_(&queue) {}
+    : operation(&queue.home()), queue_(&queue) {}
 
 void arrival_operation::do_start() noexcept {
   if (!home()->on_owner_thread()) {
@@ -62,14 +76,7 @@ void arrival_operation::do_start() noexcept {
     finish();
     return;
   }
-  queue_->feed();
-  if (!queue_->arrived.empty() && queue_->waiting.empty()) {
-    arrival_ = queue_->pop();
-    finish();
-    return;
-  }
-  set_phase(phase::queued);
-  queue_->waiting.push_back(*this);
+  queue_->wait(*this);
 }
 
 void arrival_operation::do_cancel() noexcept {
@@ -79,7 +86,7 @@ void arrival_operation::do_cancel() noexcept {
 }
 
 low_operation::low_operation(detail::shared_receive_core& queue) noexcept
-    : operation(queue.home), queue_(&queue) {}
+    : operation(&queue.home()), queue_(&queue) {}
 
 void low_operation::do_start() noexcept {
   if (!home()->on_owner_thread()) return fail(home()->wrong_thread(bound_to_its_worker));
@@ -144,10 +151,10 @@ SharedReceive& SharedReceive::operator=(SharedReceive&&) noexcept = default;
 SharedReceive::~SharedReceive() = default;
 
 result<void> SharedReceive::attach(Endpoint& endpoint) {
-  if (core_->anchor->worker == nullptr) {
+  if (core_->worker() == nullptr) {
     return failure{errc::invalid_value, "the Worker of this SharedReceive is gone"};
   }
-  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(bound_to_its_worker);
+  if (!core_->home().on_owner_thread()) return core_->home().wrong_thread(bound_to_its_worker);
   return core_->attach(endpoint);
 }
 

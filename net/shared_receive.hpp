@@ -11,9 +11,9 @@ namespace cordma {
 class Worker;
 
 namespace detail {
-struct device_receive;
-struct endpoint_receive;
-struct shared_receive_core;
+class device_receive;
+class endpoint_receive;
+class shared_receive_core;
 }  // namespace detail
 
 // What came: a message of `from`, or word that it ended, which comes once and last.
@@ -43,7 +43,7 @@ class [[nodiscard]] arrival_operation final : public operation<arrival_operation
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::shared_receive_core;
+  friend class detail::shared_receive_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
   Arrival take() noexcept { return std::move(arrival_); }
@@ -64,8 +64,8 @@ class [[nodiscard]] low_operation final : public operation<low_operation, void> 
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::device_receive;
-  friend struct detail::endpoint_receive;
+  friend class detail::device_receive;
+  friend class detail::endpoint_receive;
   void do_start() noexcept;
   void do_cancel() noexcept;
   void take() noexcept {}

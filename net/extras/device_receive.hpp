@@ -11,36 +11,60 @@
 namespace cordma::detail {
 
 class adapter_poller;
+class device_receive;
 class worker_core;
-struct device_receive;
 struct endpoint_core;
 
 // What it knows of one endpoint, whose part this is.
-struct device_source final : shared_source, list_node {
-  device_source(endpoint_core& of, device_receive& from);
-  ~device_source() override;
-  // Its last message is here, and it has ended.
-  void on_last() noexcept override;
-  // Nobody wants to hear of it any more.
-  void forget() noexcept override;
-  void move_to(endpoint_core& to) noexcept override { core = &to; }
-
+class device_source final : public shared_source, public list_node {
+ public:
   struct entry : shared_entry {
     device_source* from = nullptr;
     Buffer buffer;  // empty: word of the end
     Received info;
   };
-  device_receive* queue;  // null once that is gone
-  endpoint_core* core;
-  Endpoint* endpoint = nullptr;  // while it is attached
-  list<shared_entry> early;      // came before that
-  entry end_notice;
-  bool last = false;
+
+  device_source(endpoint_core& of, device_receive& from) : queue_(&from), core_(&of) {
+    end_notice_.from = this;
+  }
+  ~device_source() override;
+  // Its last message is here, and it has ended.
+  void on_last() noexcept override;
+  // Nobody wants to hear of it any more.
+  void forget() noexcept override;
+  void move_to(endpoint_core& to) noexcept override { core_ = &to; }
+  void on_queue_gone() noexcept {
+    queue_ = nullptr;
+    unlink();
+  }
+
+  [[nodiscard]] bool is_of(const device_receive& queue) const noexcept { return queue_ == &queue; }
+  // Null: it is not attached.
+  [[nodiscard]] Endpoint* endpoint() const noexcept { return endpoint_; }
+  // What came before goes to the queue. REQUIRES is_of(a queue). bad_state: it is attached.
+  [[nodiscard]] result<void> attach(Endpoint& endpoint);
+  // False: the queue takes it, for this is attached.
+  [[nodiscard]] bool keep_early(entry& e) noexcept {
+    if (endpoint_ != nullptr) return false;
+    early_.push_back(e);
+    return true;
+  }
+  // The word of the end, which `notice` was. REQUIRES that it is attached.
+  [[nodiscard]] Arrival end(const entry& notice) noexcept;
+
+ private:
+  device_receive* queue_;  // null once that is gone
+  endpoint_core* core_;
+  Endpoint* endpoint_ = nullptr;  // while it is attached
+  list<shared_entry> early_;      // came before that
+  entry end_notice_;
+  bool last_ = false;
 };
 
 // An entry per buffer of the pool: posted; or arrived and not yet taken; or idle, when its buffer is not
 // here. So there is one for every buffer that is.
-struct device_receive final : shared_receive_core, completion_sink {
+class device_receive final : public shared_receive_core, public completion_sink {
+ public:
   using entry = device_source::entry;
 
   device_receive(Worker& worker, BufferPool& from, const shared_receive_options& options);
@@ -49,31 +73,42 @@ struct device_receive final : shared_receive_core, completion_sink {
   [[nodiscard]] result<void> make(adapter_poller& over);
 
   [[nodiscard]] result<void> attach(Endpoint& endpoint) override;
-  [[nodiscard]] std::size_t attached() const noexcept override { return attached_count; }
-  [[nodiscard]] transport::receive_queue* queue() const noexcept override { return device.get(); }
+  [[nodiscard]] std::size_t attached() const noexcept override { return attached_; }
+  [[nodiscard]] transport::receive_queue* queue() const noexcept override { return device_.get(); }
   void wait_low(low_operation& op) noexcept override;
-  void feed() noexcept override;
-  [[nodiscard]] Arrival pop() noexcept override;
+  // With what came before.
+  void on_attached(list<shared_entry>& early) noexcept;
+  void on_ended(entry& notice) noexcept;
+  void on_detached() noexcept {
+    CORDMA_ASSERT_OP(attached_, >, 0U);
+    --attached_;
+  }
+  // Those that are here, and its `early` ones.
+  void drop_messages(const device_source& of, list<shared_entry>& early) noexcept;
 
   bool on_completion(std::uint32_t index, const transport::completion& c) noexcept override;
   void on_low() noexcept override;
   void on_joined(endpoint_core& endpoint) override;
   void on_worker_gone() noexcept override;
+
+ private:
+  void feed() noexcept override;
+  [[nodiscard]] Arrival pop() noexcept override;
   void post(entry& e) noexcept;
   void to_idle(entry& e) noexcept;
   void end_low(const failure& why) noexcept;
 
-  worker_core* worker = nullptr;  // null once it is gone
-  std::unique_ptr<transport::receive_queue> device;
-  const adapter_poller* via = nullptr;  // of the device
-  std::uint32_t depth;
-  std::uint32_t low_watermark;
-  std::uint32_t posted = 0;
-  std::size_t attached_count = 0;
-  std::unique_ptr<entry[]> entries;
-  list<entry> idle;
-  list<device_source> sources;
-  list<low_operation> low_waiting;
+  worker_core* joined_ = nullptr;  // the Worker, from make() on; null once it is gone
+  std::unique_ptr<transport::receive_queue> device_;
+  const adapter_poller* via_ = nullptr;  // of the device
+  std::uint32_t depth_;
+  std::uint32_t low_watermark_;
+  std::uint32_t posted_ = 0;
+  std::size_t attached_ = 0;
+  std::unique_ptr<entry[]> entries_;
+  list<entry> idle_;
+  list<device_source> sources_;
+  list<low_operation> low_waiting_;
 };
 
 }  // namespace cordma::detail

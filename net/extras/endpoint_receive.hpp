@@ -9,13 +9,23 @@
 
 namespace cordma::detail {
 
-struct endpoint_receive final : shared_receive_core {
+class endpoint_receive final : public shared_receive_core {
+ public:
+  endpoint_receive(Worker& worker, BufferPool& from, std::uint32_t receives)
+      : shared_receive_core(worker, from), per_endpoint_(receives) {}
+  ~endpoint_receive() override;
+
+  [[nodiscard]] result<void> attach(Endpoint& endpoint) override;
+  [[nodiscard]] std::size_t attached() const noexcept override { return sources_.size(); }
+  void wait_low(low_operation& op) noexcept override;
+
+ private:
   struct source;
   // One receive: posted, or arrived and not yet taken, or waiting for a buffer.
   struct entry : shared_entry {
     source* from = nullptr;
     std::optional<message_operation> op;
-    std::optional<Message> message;  // empty in `arrived`: word of the end
+    std::optional<Message> message;  // empty, though it arrived: word of the end
   };
   struct source {
     endpoint_receive* queue = nullptr;
@@ -26,23 +36,15 @@ struct endpoint_receive final : shared_receive_core {
     std::uint32_t posted = 0;
   };
 
-  endpoint_receive(Worker& worker, BufferPool& from, std::uint32_t receives)
-      : shared_receive_core(worker, from), per_endpoint(receives) {}
-  ~endpoint_receive() override;
-
-  [[nodiscard]] result<void> attach(Endpoint& endpoint) override;
-  [[nodiscard]] std::size_t attached() const noexcept override { return sources.size(); }
-  void wait_low(low_operation& op) noexcept override;
   void feed() noexcept override;
   [[nodiscard]] Arrival pop() noexcept override;
-
   void post(entry& e) noexcept;
   void starve(entry& e) noexcept;
   void on_done(entry& e) noexcept;
 
-  std::uint32_t per_endpoint;
-  std::vector<std::unique_ptr<source>> sources;
-  list<entry> starved;  // for want of a buffer
+  std::uint32_t per_endpoint_;
+  std::vector<std::unique_ptr<source>> sources_;
+  list<entry> starved_;  // for want of a buffer
 };
 
 }  // namespace cordma::detail
