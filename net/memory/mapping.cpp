@@ -82,29 +82,38 @@ failure refused(std::size_t offset, const char* why) {
 }
 
 // The part of a range that has not been looked at yet.
-struct remainder {
-  std::uintptr_t start;  // of the range
-  std::uintptr_t end;
-  bool written;
-  std::uintptr_t good;  // all before is usable
-
-  [[nodiscard]] bool done() const noexcept { return good >= end; }
-  [[nodiscard]] failure not_mapped() const { return refused(good - start, "is not mapped"); }
-  // `m` is the first mapping that ends behind `good`.
+class remainder {
+ public:
+  remainder(std::span<const std::byte> memory, bool written) noexcept
+      : start_(reinterpret_cast<std::uintptr_t>(memory.data())),
+        end_(start_ + memory.size()),
+        written_(written),
+        first_(start_) {}
+  // Its first address: all before is usable.
+  [[nodiscard]] std::uintptr_t first() const noexcept { return first_; }
+  [[nodiscard]] bool done() const noexcept { return first_ >= end_; }
+  [[nodiscard]] failure not_mapped() const { return refused(first_ - start_, "is not mapped"); }
+  // `m` is the first mapping that ends behind first().
   [[nodiscard]] result<void> look_at(const mapping& m) {
-    CORDMA_ASSERT_OP(m.end, >, good);
-    if (m.first > good) return not_mapped();
+    CORDMA_ASSERT_OP(m.end, >, first_);
+    if (m.first > first_) return not_mapped();
     if (!m.readable)
-      return refused(good - start,
+      return refused(first_ - start_,
                      "may not be read: see mmap() and mprotect(), and memory_kind::device for "
                      "memory of a device");
-    if (written && !m.writable) {
-      return refused(good - start,
+    if (written_ && !m.writable) {
+      return refused(first_ - start_,
                      "may not be written: register it with local_read and remote_read only");
     }
-    good = m.end;
+    first_ = m.end;
     return {};
   }
+
+ private:
+  std::uintptr_t start_;  // of the range
+  std::uintptr_t end_;
+  bool written_;
+  std::uintptr_t first_;
 };
 
 // Without PROCMAP_QUERY: reads all mappings.
@@ -113,7 +122,7 @@ result<void> look_at_all(std::FILE* maps, remainder r) {
   mapping m;
   while (!r.done() && next_mapping(maps, m) == answer::found) {
     any = true;
-    if (m.end <= r.good) continue;
+    if (m.end <= r.first()) continue;
     const result<void> usable = r.look_at(m);
     if (!usable) return usable;
   }
@@ -127,14 +136,10 @@ result<void> check_mapping(std::span<const std::byte> memory, transport::access 
   if (memory.empty()) return {};
   const std::unique_ptr<std::FILE, close_file> maps(std::fopen("/proc/thread-self/maps", "re"));
   if (maps == nullptr) return {};
-  const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
-  remainder r{.start = start,
-              .end = start + memory.size(),
-              .written = has(rights, transport::access::local_write),
-              .good = start};
+  remainder r(memory, has(rights, transport::access::local_write));
   while (!r.done()) {
     mapping m;
-    switch (find_mapping(::fileno(maps.get()), r.good, m)) {
+    switch (find_mapping(::fileno(maps.get()), r.first(), m)) {
       case answer::found: break;
       case answer::none: return r.not_mapped();
       case answer::unknown: return look_at_all(maps.get(), r);

@@ -40,7 +40,6 @@ KNOWN = {
     "detail::peer_core": (31, 31),
     "detail::pending_request": (9, 9),
     "detail::rail_core": (9, 9),
-    "detail::remainder": (4, 4),
     "detail::window_core": (8, 8),
     "detail::worker_core": (26, 6),
     "reactor": (48, 0),
