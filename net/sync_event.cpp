@@ -72,13 +72,15 @@ class SyncEvent::listening final : public list_node {
     for (recv_operation& r : receives_) post(r);
   }
   void end(failure why) noexcept {
-    if (ended.is_set()) return;
-    if (why.first_cause().code() != errc::not_connected) broken = std::move(why);
-    ended.set();
+    if (ended_.is_set()) return;
+    if (why.first_cause().code() != errc::not_connected) broken_ = std::move(why);
+    ended_.set();
   }
-
-  event ended;
-  std::optional<failure> broken;
+  [[nodiscard]] event::wait_operation until_ended() noexcept { return ended_.wait(); }
+  // Where something else than closing ended it.
+  void throw_if_broken() const {
+    if (broken_) throw_error(*broken_);
+  }
 
  private:
   void post(recv_operation& r) noexcept {
@@ -88,7 +90,7 @@ class SyncEvent::listening final : public list_node {
   static void came(operation_base& op, void* context) noexcept {
     auto& self = *static_cast<listening*>(context);
     auto& receive = static_cast<recv_operation&>(op);
-    if (self.ended.is_set()) return;
+    if (self.ended_.is_set()) return;
     const result<Received> got = receive.take_result();
     if (!got) {
       self.end(got.why());
@@ -100,6 +102,8 @@ class SyncEvent::listening final : public list_node {
   }
 
   SyncEvent& owner_;
+  event ended_;
+  std::optional<failure> broken_;
   std::vector<recv_operation> receives_;
 };
 
@@ -376,8 +380,8 @@ task<void> SyncEvent::listen(Endpoint& from) {
   if (!home_->on_owner_thread()) throw_error(off_thread(*home_));
   listening notices(*this, from);
   look();
-  co_await notices.ended.wait();
-  if (notices.broken) throw_error(*notices.broken);
+  co_await notices.until_ended();
+  notices.throw_if_broken();
 }
 
 result<void> SyncEvent::may_block() const {
