@@ -112,6 +112,8 @@ void message_send::set_header(std::span<const std::byte> header) noexcept {
   }
 }
 
+void message_send::refuse_id(std::uint16_t id) noexcept { refuse(reserved_id(id)); }
+
 const char* message_send::op_name() const noexcept {
   return eager_ == frame_kind::tag_eager ? "tag_send" : "am_send";
 }
@@ -307,9 +309,10 @@ message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::
   const auto word =
       protocol::to_word({.id = id, .header = static_cast<std::uint16_t>(header.size())});
   message_send_operation op(*core_, frame_kind::am_eager, word, data);
-  if (!header.empty()) op.set_header(header);
+  if (!header.empty()) [[unlikely]]
+    op.set_header(header);
   if (id >= protocol::first_reserved_id) [[unlikely]]
-    op.refuse(detail::reserved_id(id));
+    op.refuse_id(id);
   return op;
 }
 

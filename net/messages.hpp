@@ -83,6 +83,8 @@ class message_send : public operation_base {
     failure_ = std::move(why);
     straight_ = false;
   }
+  // An active message with an id of the library's own.
+  [[gnu::cold]] void refuse_id(std::uint16_t id) noexcept;
   // It was handed to the transport: however it ends, the peer may have it.
   [[nodiscard]] bool left() const noexcept { return left_; }
   // Whether its bytes may still be read where they are; those of a short one lie behind its head.

@@ -41,10 +41,10 @@ class send_credits {
   }
   // What every frame of the peer says. False: more than it can have given, and nothing is changed.
   [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
-    if (total == given_) return true;
     const auto more = static_cast<std::uint16_t>(total - given_);
-    if (more > most_credits) return static_cast<std::uint16_t>(given_ - total) <= most_credits;
-    if (available() + more > window_) return false;
+    if (more > window_ - available()) {
+      return more > most_credits && static_cast<std::uint16_t>(given_ - total) <= most_credits;
+    }
     given_ = total;
     return true;
   }
