@@ -476,8 +476,8 @@ class [[nodiscard]] asio_awaiter {
     requires std::is_base_of_v<task_promise_base, Promise>
   bool await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location here = std::source_location::current()) {
-    h.promise().suspended_at = here;
-    const task_context& context = *h.promise().context;
+    h.promise().suspend_at(here);
+    const task_context& context = *h.promise().context();
     wait_ = new asio_wait<Args...>(context.home());
     std::apply(
         [this](auto&... arg) {

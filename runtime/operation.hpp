@@ -253,8 +253,8 @@ class [[nodiscard]] operation : public Base {
   [[gnu::always_inline]] bool await_suspend(
       std::coroutine_handle<Promise> h,
       std::source_location here = std::source_location::current()) noexcept {
-    h.promise().suspended_at = here;
-    return suspend(h, *h.promise().context);
+    h.promise().suspend_at(here);
+    return suspend(h, *h.promise().context());
   }
   T await_resume() {
     if (!this->ended_well()) [[unlikely]]

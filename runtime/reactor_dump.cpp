@@ -24,50 +24,59 @@ constexpr const char* in_change = "the list was just being changed";
 using promise = const task_promise_base;
 
 // From the coroutine that waits to the first of its callers; through scopes and when_all to those that wait for them.
-struct chain {
-  std::array<promise*, max_chain> callers;
-  std::size_t length = 0;
-  bool cut = false;
-  std::uint64_t hash = 14695981039346656037U;
-
+class chain {
+ public:
   void add(promise& p) noexcept {
     // The location is a pointer to static data, which differs from co_await to co_await.
     std::uintptr_t place = 0;
-    std::memcpy(&place, &p.suspended_at, sizeof place);
-    hash = (hash ^ place) * 1099511628211U;
-    if (length == max_chain) {
-      cut = true;
+    std::memcpy(&place, &p.suspended_at(), sizeof place);
+    hash_ = (hash_ ^ place) * 1099511628211U;
+    if (length_ == max_chain) {
+      cut_ = true;
     } else {
-      callers[length++] = &p;
+      callers_[length_++] = &p;
     }
   }
+  // Up to the first max_chain.
+  [[nodiscard]] std::span<promise* const> callers() const noexcept {
+    return {callers_.data(), length_};
+  }
+  [[nodiscard]] bool cut() const noexcept { return cut_; }
+  // Equal for coroutines that wait alike.
+  [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
+
+ private:
+  std::array<promise*, max_chain> callers_;
+  std::size_t length_ = 0;
+  bool cut_ = false;
+  std::uint64_t hash_ = 14695981039346656037U;
 };
 
 // False where links do not fit together.
 bool follow(const reactor& home, running_task& first, chain& out) noexcept {
   promise* at = first.top;
-  for (std::size_t steps = 0; at->awaited != nullptr; at = at->awaited) {
-    if (at->awaited->awaiter != at || ++steps == max_steps) return false;
+  for (std::size_t steps = 0; at->awaited() != nullptr; at = at->awaited()) {
+    if (at->awaited()->awaiter() != at || ++steps == max_steps) return false;
   }
   detail::task_group* group = first.group;
   for (std::size_t steps = 0; at != nullptr; ++steps) {
     if (steps == max_steps) return false;
     out.add(*at);
-    if (at->awaiter != nullptr) {
-      at = at->awaiter;
+    if (at->awaiter() != nullptr) {
+      at = at->awaiter();
       continue;
     }
     if (group == nullptr || &group->home() != &home) break;
     at = group->joiner();
     group = nullptr;
     if (at == nullptr) break;
-    group = at->context->entry().group;
+    group = at->context()->entry().group;
   }
   return true;
 }
 
 void print_caller(dump_writer& out, promise& p) noexcept {
-  const std::source_location& at = p.suspended_at;
+  const std::source_location& at = p.suspended_at();
   if (at.line() == 0) {
     out << "a task that has not begun";
     return;
@@ -104,14 +113,14 @@ class alike_table {
 
 void print_chain(dump_writer& out, const reactor& home, const alike& row) noexcept {
   chain c;
-  if (!follow(home, *row.first, c) || c.length == 0) return;
-  for (std::size_t i = 0; i < c.length; ++i) {
+  if (!follow(home, *row.first, c) || c.callers().empty()) return;
+  for (std::size_t i = 0; i < c.callers().size(); ++i) {
     out << (i == 0 ? "    waits: " : "       in: ");
-    print_caller(out, *c.callers[i]);
+    print_caller(out, *c.callers()[i]);
     if (i == 0 && row.tasks > 1) out << "  (" << row.tasks << " tasks alike)";
     out.end_line();
   }
-  if (c.cut) {
+  if (c.cut()) {
     out << "       in: more callers";
     out.end_line();
   }
@@ -176,7 +185,7 @@ void reactor::dump_tasks(dump_writer& out) noexcept {
     if (t.group == nullptr || &t.group->home() != this) return;
     // A task that waits for others is a caller of theirs.
     task_promise_base* const joiner = t.group->joiner();
-    if (joiner != nullptr) joiner->context->entry().joins_in = reports_;
+    if (joiner != nullptr) joiner->context()->entry().joins_in = reports_;
   });
   alike_table table;
   std::uint64_t left_out = 0;
@@ -186,7 +195,7 @@ void reactor::dump_tasks(dump_writer& out) noexcept {
     chain c;
     if (!follow(*this, t, c)) {
       ++in_motion;
-    } else if (!table.count(c.hash, t)) {
+    } else if (!table.count(c.hash(), t)) {
       ++left_out;
     }
   });

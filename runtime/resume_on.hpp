@@ -21,10 +21,10 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
     requires std::is_base_of_v<task_promise_base, Promise>
   bool await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location where = std::source_location::current()) noexcept {
-    chain_ = h.promise().context;
+    chain_ = h.promise().context();
     reactor& here = chain_->go_to(target_);
     if (&here == &target_) return false;
-    h.promise().suspended_at = where;
+    h.promise().suspend_at(where);
     chain_->wait(h);
     here.ready(*this);
     return true;

@@ -68,8 +68,8 @@ class [[nodiscard]] yield_awaiter {
     requires std::is_base_of_v<task_promise_base, Promise>
   void await_suspend(std::coroutine_handle<Promise> h,
                      std::source_location here = std::source_location::current()) noexcept {
-    h.promise().suspended_at = here;
-    h.promise().context->resume_later(h);
+    h.promise().suspend_at(here);
+    h.promise().context()->resume_later(h);
   }
   void await_resume() const noexcept {}
 };

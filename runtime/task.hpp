@@ -23,12 +23,8 @@ class task_promise_base {
     frame_pool::deallocate(frame, bytes);
   }
 
-  task_context* context = nullptr;
-
-  // Told at the end, where no coroutine awaits this one.
-  task_root* root = nullptr;
-  std::coroutine_handle<> continuation;
-  task_promise_base* awaiter = nullptr;
+  // Null before the start.
+  [[nodiscard]] task_context* context() const noexcept { return context_; }
   // The promise in the frame of a cordma task; null for none. Every task has it behind the two addresses that begin
   // each frame: see task_promise.
   [[nodiscard]] static task_promise_base* at(void* frame) noexcept {
@@ -37,16 +33,34 @@ class task_promise_base {
                : &std::coroutine_handle<task_promise_base>::from_address(frame).promise();
   }
 
-  // For reports: the task that this one awaits, and the last co_await of it that suspended.
-  task_promise_base* awaited = nullptr;
-  std::source_location suspended_at;
+  // No coroutine awaits it: `root` is told at the end.
+  void start(task_root& root, task_context& context) noexcept {
+    root_ = &root;
+    context_ = &context;
+  }
+  // The coroutine `awaiter`, of this handle, awaits it.
+  void start(task_promise_base& awaiter, std::coroutine_handle<> handle) noexcept {
+    context_ = awaiter.context_;
+    continuation_ = handle;
+    awaiter_ = &awaiter;
+    awaiter.awaited_ = this;
+  }
+  void suspend_at(std::source_location here) noexcept { suspended_at_ = here; }
+
+  // For reports: the tasks that await it and that it awaits, and its last co_await that suspended.
+  [[nodiscard]] const task_promise_base* awaiter() const noexcept { return awaiter_; }
+  [[nodiscard]] const task_promise_base* awaited() const noexcept { return awaited_; }
+  [[nodiscard]] const std::source_location& suspended_at() const noexcept { return suspended_at_; }
 
   // What the task threw; null before its end, and where it ended well.
   [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
   void unhandled_exception() noexcept { exception_ = std::current_exception(); }
 
  protected:
-  std::exception_ptr exception_;
+  // Once; nothing where the task ended well.
+  void throw_exception() {
+    if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
+  }
   struct final_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class Promise>
@@ -57,18 +71,27 @@ class task_promise_base {
   };
 
  private:
+  friend struct detail::stack_layout;
   // Symmetric transfer to the awaiter; through the ready list where too much ran inline already
   // (fairness, and the stack of builds in which the transfer is no tail call).
   std::coroutine_handle<> finish() noexcept {
-    if (root != nullptr) {
-      root->ended();  // may destroy this frame
+    if (root_ != nullptr) {
+      root_->ended();  // may destroy this frame
       return std::noop_coroutine();
     }
-    awaiter->awaited = nullptr;
-    if (context->home().may_continue_inline()) return continuation;
-    context->resume_later(continuation);
+    awaiter_->awaited_ = nullptr;
+    if (context_->home().may_continue_inline()) return continuation_;
+    context_->resume_later(continuation_);
     return std::noop_coroutine();
   }
+
+  task_context* context_ = nullptr;
+  task_root* root_ = nullptr;
+  std::coroutine_handle<> continuation_;
+  task_promise_base* awaiter_ = nullptr;
+  task_promise_base* awaited_ = nullptr;
+  std::source_location suspended_at_;
+  std::exception_ptr exception_;
 };
 
 template <class T>
@@ -88,7 +111,7 @@ class task_promise final : public task_promise_base {
     value_.emplace(std::forward<U>(value));
   }
   T take() {
-    if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
+    throw_exception();
     CORDMA_ASSERT(value_.has_value());
     return std::move(*value_);
   }
@@ -104,9 +127,7 @@ class task_promise<void> final : public task_promise_base {
   std::suspend_always initial_suspend() const noexcept { return {}; }
   final_awaiter final_suspend() const noexcept { return {}; }
   void return_void() const noexcept {}
-  void take() {
-    if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
-  }
+  void take() { throw_exception(); }
 };
 
 }  // namespace detail
@@ -150,13 +171,8 @@ class [[nodiscard]] task {
     std::coroutine_handle<> await_suspend(
         std::coroutine_handle<Promise> parent,
         std::source_location here = std::source_location::current()) noexcept {
-      auto& p = child_.promise();
-      auto& q = parent.promise();
-      p.context = q.context;
-      p.continuation = parent;
-      p.awaiter = &q;
-      q.awaited = &p;
-      q.suspended_at = here;
+      child_.promise().start(parent.promise(), parent);
+      parent.promise().suspend_at(here);
       return child_;
     }
     T await_resume() { return child_.promise().take(); }
@@ -193,7 +209,7 @@ class context_awaiter {
     promise_ = &h.promise();
     return false;
   }
-  [[nodiscard]] task_context& await_resume() const noexcept { return *promise_->context; }
+  [[nodiscard]] task_context& await_resume() const noexcept { return *promise_->context(); }
 
  private:
   task_promise_base* promise_ = nullptr;
@@ -219,8 +235,7 @@ class run_root final : public task_root {
 template <class T>
 void start_root(reactor& home, task<T>& t, cancel_source* cancel, task_root& root) noexcept {
   auto& p = t.handle().promise();
-  p.root = &root;
-  p.context = &root.begin(home, cancel, t.handle(), p);
+  p.start(root, root.begin(home, cancel, t.handle(), p));
 }
 
 // Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.
