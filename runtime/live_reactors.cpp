@@ -92,7 +92,7 @@ struct stack_layout {
         .table_entry_bytes = sizeof(live_reactor),
         .entry_object = offsetof(live_reactor, object),
         .entry_thread = offsetof(live_reactor, thread),
-        .reactor_tasks = offsetof(reactor, tasks_),
+        .reactor_tasks = offsetof(reactor, reports_) + offsetof(report_lists, tasks_),
         .node_next = offsetof(list_node, next_),
         .running_top = offsetof(running_task, top),
         .running_group = offsetof(running_task, group),

@@ -11,9 +11,6 @@
 #include <utility>
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 namespace cordma {
 namespace {
@@ -28,16 +25,8 @@ constexpr int most_ready_per_turn = 1024;
 constexpr int most_events_per_wait = 8;
 constexpr duration longest_measured_wake = std::chrono::microseconds(50);
 constexpr duration shortest_measured_wake = std::chrono::microseconds(2);
-// Adaptive mode asks only every so many passes without work how long it has waited, so that what comes
-// soon is found as soon as by polling: as many as take about a sixteenth of a wake-up.
-constexpr unsigned first_turns_per_look = 8;
-constexpr unsigned most_turns_per_look = 64;
-constexpr int looks_per_wake_up = 16;
 // Adaptive mode measures one sleep in so many: what a wake-up costs changes with what else runs.
 constexpr unsigned sleeps_per_measurement = 8;
-// The coarse time is read once in as many passes, beside each end of a wait.
-constexpr std::uint16_t passes_per_coarse_time = 1024;
-
 duration read_clock(clockid_t which) noexcept {
   timespec t{};
   clock_gettime(which, &t);
@@ -48,14 +37,6 @@ duration read_clock(clockid_t which) noexcept {
 // the eventfd and the interrupt it sends.
 duration wake_cost_from(duration sleeper) noexcept {
   return std::clamp(2 * sleeper, shortest_measured_wake, longest_measured_wake);
-}
-
-void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
 }
 
 // Set while it lives, as a signal handler on this thread sees it.
@@ -76,11 +57,24 @@ class being_changed {
   bool& flag_;
 };
 
-int watch(int epoll_fd, int fd, bool edge) noexcept {
-  epoll_event e{};
-  e.events = edge ? (EPOLLIN | static_cast<std::uint32_t>(EPOLLET)) : EPOLLIN;
-  e.data.fd = fd;
-  return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &e);
+// Over short sleeps: the CPU time of this thread (going to sleep, being woken, the switch), and how
+// late it runs again.
+spin_budget measure_wake_cost(const detail::wait_set& waits) noexcept {
+  constexpr int rounds = 8;
+  constexpr duration nap = std::chrono::microseconds(20);
+  std::array<duration, rounds> cpu{};
+  duration latency = longest_measured_wake;
+  for (duration& spent : cpu) {
+    const duration set_at = read_clock(CLOCK_MONOTONIC);
+    waits.set_timer(nap);
+    const duration before = read_clock(CLOCK_THREAD_CPUTIME_ID);
+    epoll_event e{};
+    epoll_wait(waits.fd(), &e, 1, 5);
+    spent = read_clock(CLOCK_THREAD_CPUTIME_ID) - before;
+    latency = std::min(latency, read_clock(CLOCK_MONOTONIC) - set_at - nap);
+  }
+  std::nth_element(cpu.begin(), cpu.begin() + rounds / 2, cpu.end());
+  return spin_budget(wake_cost_from(cpu[rounds / 2]), std::max(latency, duration::zero()));
 }
 
 }  // namespace
@@ -107,26 +101,13 @@ timer::~timer() {
 }
 
 reactor::reactor(const reactor_options& options)
-    : options_(options),
-      clock_(options.time != nullptr ? options.time : &real_clock()),
-      real_time_(clock_ == &real_clock()),
-      owner_thread_(detail::name_thread()),
-      turns_per_look_(first_turns_per_look),
-      made_at_(tick_pair::now()) {
-  read_coarse_time();
+    : options_(options), time_(options.time), owner_thread_(detail::name_thread()) {
   pollers_.reserve(8);
-  epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
-  if (epoll_fd_) event_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (event_fd_) timer_fd_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!timer_fd_ || watch(epoll_fd_.get(), event_fd_.get(), true) != 0 ||
-      watch(epoll_fd_.get(), timer_fd_.get(), true) != 0) {
-    throw_error(failure::from_os(errno, "creating a reactor, which needs three file descriptors"));
-  }
   if (options_.mode == wait_mode::adaptive) {
     if (options_.spin_limit >= duration::zero()) {
-      spin_ = cordma::spin_budget::at_most(options_.spin_limit);
-    } else if (real_time_) {
-      measure_wake_cost();
+      idleness_.limit(options_.spin_limit);
+    } else if (time_.real()) {
+      idleness_.set_measured(measure_wake_cost(waits_));
     }
   }
   entry_ = detail::enter_table(*this);
@@ -137,21 +118,17 @@ reactor::~reactor() {
   const auto thread = entry_ != nullptr ? static_cast<std::uint64_t>(entry_->thread.load()) : 0;
   detail::leave_table(entry_);  // from here on no other thread writes the trace
   if (trace_ != nullptr && !inherited()) trace_->write(thread);
-  for (inbox_item* item = inbox_.exchange(nullptr); item != nullptr;) {
-    inbox_item* next = item->next_;
-    if (item->drop_ != nullptr) item->drop_(*item);
-    item = next;
-  }
+  inbox_.drop();
   while (!residents_.empty()) {
     resident& r = residents_.pop_front();
     r.drop_(r);
   }
-  while (first_timer_ != nullptr) remove(*first_timer_);
+  while (timers_.first() != nullptr) remove(*timers_.first());
 }
 
 void reactor::start_tracing() {
   if (trace_ != nullptr || !is_tracing()) return;
-  trace_ = std::make_unique<trace_ring>(real_time_ ? nullptr : clock_);
+  trace_ = std::make_unique<trace_ring>(time_.real() ? nullptr : &time_.get());
 }
 
 reactor* reactor::current() noexcept { return current_reactor; }
@@ -201,13 +178,12 @@ result<std::size_t> reactor::poll() noexcept {
   inline_budget_ = inline_budget_per_turn;
   own_timer_only_ = false;
   std::size_t work = poll_all();
-  if (!inbox_empty() || first_timer_ != nullptr) work = run_inbox_and_timers(work);
+  if (!inbox_.empty() || timers_.first() != nullptr) work = run_inbox_and_timers(work);
   if (!ready_.empty()) work += run_ready();
   current_reactor = outer_;
   in_turn_ = false;
   ++counters_.turns;
-  if (--passes_to_coarse_time_ == 0) [[unlikely]]
-    read_coarse_time();
+  time_.count_pass();
   if (work == 0) ++counters_.idle_turns;
   return work;
 }
@@ -227,22 +203,8 @@ std::size_t reactor::poll_all() noexcept {
 }
 
 std::size_t reactor::run_inbox() noexcept {
-  if (inbox_empty()) return 0;
-  inbox_item* newest = inbox_.exchange(nullptr, std::memory_order_acquire);
-  inbox_item* oldest = nullptr;
-  while (newest != nullptr) {  // the stack is newest first; run in the order of posting
-    inbox_item* next = newest->next_;
-    newest->next_ = oldest;
-    oldest = newest;
-    newest = next;
-  }
-  std::size_t work = 0;
-  while (oldest != nullptr) {
-    inbox_item* next = oldest->next_;
-    oldest->run_(*oldest);
-    oldest = next;
-    ++work;
-  }
+  if (inbox_.empty()) return 0;
+  const std::size_t work = inbox_.run();
   counters_.inbox_items += work;
   return work;
 }
@@ -281,7 +243,7 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
   while (!done(context)) {
     if (stop_requested_) return failure{errc::shutdown};
     if (turn()) {
-      if (idle_turns_ != 0) came_to_life();
+      if (idleness_.has_begun()) came_to_life();
       continue;
     }
     // A coroutine may have forked, and this be the child.
@@ -301,72 +263,40 @@ void reactor::idle() noexcept {
     case wait_mode::event: sleep_once(); return;
     case wait_mode::adaptive: break;
   }
-  // There is a power of two of them.
-  const bool looks = (++idle_turns_ & (turns_per_look_ - 1)) == 0;
-  if (!looks && !slept_ && spin_.get() > duration::zero()) return;
-  const time_point now = clock_->now();
-  if (idle_since_ == never) {
-    idle_since_ = now;
-    spin_.work_came_at_once(std::exchange(short_waits_, 0));
-  } else if (looks && !slept_) {
-    adapt_looks(now - looked_at_);
-  }
-  looked_at_ = now;
-  // Its own next timer it need not guess.
-  const bool timer_is_near =
-      first_timer_ != nullptr && first_timer_->when_ - now < spin_.wake_cost();
-  if (now - idle_since_ < spin_.get() || timer_is_near) {
-    relax();
-    return;
-  }
-  sleep_once();
-}
-
-// The last `turns_per_look_` passes took so long.
-void reactor::adapt_looks(duration took) noexcept {
-  const duration wanted = spin_.wake_cost() / looks_per_wake_up;
-  if (took < wanted / 2 && turns_per_look_ < most_turns_per_look) turns_per_look_ *= 2;
-  if (took > wanted && turns_per_look_ > 1) turns_per_look_ /= 2;
+  if (idleness_.ends_in_sleep(time_.get(), timers_.first())) sleep_once();
 }
 
 bool reactor::skip_to_next_timer() noexcept {
-  if (real_time_) return false;
-  if (!ready_.empty() || !inbox_empty()) return true;
-  if (first_timer_ == nullptr) {
+  if (time_.real()) return false;
+  if (!ready_.empty() || !inbox_.empty()) return true;
+  if (timers_.first() == nullptr) {
     // Another thread may still post; whoever mixes threads with virtual time keeps a timer pending.
-    stuck_ = clock_->advance_to(clock_->now());
+    stuck_ = time_.get().advance_to(time_.now());
     return stuck_;
   }
   turns_to_clock_ = 0;
-  const bool advanced = clock_->advance_to(first_timer_->when_);
-  read_coarse_time();
+  const bool advanced = time_.get().advance_to(timers_.first()->when_);
+  time_.read_coarse();
   return advanced;
-}
-
-void reactor::read_coarse_time() noexcept {
-  passes_to_coarse_time_ = passes_per_coarse_time;
-  coarse_now_ = static_cast<coarse_time>(fine_now() >> coarse_shift);
 }
 
 arm_state reactor::prepare_wait() noexcept {
   if (inherited()) return arm_state::armed;
   CORDMA_REQUIRE(!in_turn_);
-  if (!ready_.empty() || !inbox_empty()) return arm_state::busy;
+  if (!ready_.empty() || !inbox_.empty()) return arm_state::busy;
   if (options_.before_sleep != nullptr) options_.before_sleep(options_.before_sleep_context);
   ++counters_.arms;
   arm_state state = arm_state::armed;
   for (poller* p : pollers_) {
     if (p->arm() == arm_state::busy) state = arm_state::busy;
   }
-  sleeping_.store(true, std::memory_order_seq_cst);
+  inbox_.begin_wait();
   if (state == arm_state::armed) {
     if (options_.before_sleep != nullptr) options_.before_sleep(options_.before_sleep_context);
     reactor* const outer = std::exchange(current_reactor, this);
     const std::size_t found = poll_all();
     current_reactor = outer;
-    // The other half of what post() does: both sides seq_cst, so that one of them sees the other.
-    if (found != 0 || !ready_.empty() || inbox_.load(std::memory_order_seq_cst) != nullptr ||
-        wake_requested_.load(std::memory_order_seq_cst)) {
+    if (found != 0 || !ready_.empty() || inbox_.ends_wait()) {
       ++counters_.late_work;
       state = arm_state::busy;
     }
@@ -395,7 +325,7 @@ void reactor::finish_wait() noexcept {
   // Whoever waited on fd() saw it readable and took nothing out of it: without this it would stay
   // so for ever, for the eventfd and the timerfd are watched for edges and never read.
   epoll_event events[most_events_per_wait];
-  epoll_wait(epoll_fd_.get(), events, most_events_per_wait, 0);
+  epoll_wait(waits_.fd(), events, most_events_per_wait, 0);
   end_wait();
 }
 
@@ -403,115 +333,54 @@ void reactor::end_wait() noexcept {
   if (trace_ != nullptr && armed_) [[unlikely]]
     trace_wake();
   armed_ = false;
-  sleeping_.store(false, std::memory_order_relaxed);
-  wake_requested_.exchange(false, std::memory_order_acq_rel);
+  inbox_.end_wait();
   turns_to_clock_ = 0;
   for (poller* p : pollers_) p->disarm();
-  read_coarse_time();
+  time_.read_coarse();
 }
 
 void reactor::sleep_once() noexcept {
   if (prepare_wait() == arm_state::busy) return;
   ++counters_.sleeps;
-  slept_ = true;
+  idleness_.note_sleep();
   if (sleeper_ != nullptr) {
     reactor* const outer = std::exchange(current_reactor, this);
-    sleeper_->sleep(epoll_fd_.get());
+    sleeper_->sleep(waits_.fd());
     current_reactor = outer;
     ++counters_.wakeups;
     finish_wait();
     return;
   }
-  const bool measured = wake_cost_measured_ && counters_.sleeps % sleeps_per_measurement == 0;
+  const bool measured = idleness_.measured() && counters_.sleeps % sleeps_per_measurement == 0;
   const duration before = measured ? read_clock(CLOCK_THREAD_CPUTIME_ID) : duration::zero();
   epoll_event events[most_events_per_wait];
-  const bool woken = epoll_wait(epoll_fd_.get(), events, most_events_per_wait, -1) > 0;
+  const bool woken = epoll_wait(waits_.fd(), events, most_events_per_wait, -1) > 0;
   if (measured) {
-    spin_.wake_up_took(wake_cost_from(read_clock(CLOCK_THREAD_CPUTIME_ID) - before));
+    idleness_.wake_up_took(wake_cost_from(read_clock(CLOCK_THREAD_CPUTIME_ID) - before));
   }
   ++(woken ? counters_.wakeups : counters_.spurious);
   end_wait();
 }
 
 void reactor::arm_timer_fd() noexcept {
-  // One timerfd rather than a timeout, so that a foreign loop that waits on fd() is woken as well.
-  if (first_timer_ == nullptr || inherited()) return;
-  // Set already, and not fired yet: saves a system call in every sleep of a worker whose keep-alive
-  // timers stand far off.
-  const time_point when = first_timer_->when_;
-  const time_point now = clock_->now();
-  if (when == timer_fd_set_to_ && when > now) return;
-  timer_fd_set_to_ = when;
-  const duration left = std::max(when - now, duration(1));
-  itimerspec spec{};
-  spec.it_value.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000);
-  spec.it_value.tv_nsec = static_cast<long>(left.count() % 1'000'000'000);
-  timerfd_settime(timer_fd_.get(), 0, &spec, nullptr);
+  timer* const first = timers_.first();
+  if (first != nullptr && !inherited()) waits_.wake_at(first->when_, time_.now());
 }
 
-void reactor::came_to_life() noexcept {
-  idle_turns_ = 0;
-  if (idle_since_ == never) {
-    if (!own_timer_only_) ++short_waits_;
-    return;
-  }
-  const duration gap = clock_->now() - idle_since_;
-  if (own_timer_only_) {
-    spin_.own_timer_fired(gap);
-  } else if (slept_) {
-    spin_.work_came_while_asleep(gap);
-  } else {
-    spin_.work_came_while_awake(gap);
-  }
-  idle_since_ = never;
-  slept_ = false;
-}
-
-void reactor::measure_wake_cost() noexcept {
-  // Over short sleeps: the CPU time of this thread (going to sleep, being woken, the switch), and how
-  // late it runs again.
-  constexpr int rounds = 8;
-  constexpr long nap_ns = 20'000;
-  std::array<duration, rounds> cpu{};
-  duration latency = longest_measured_wake;
-  for (duration& spent : cpu) {
-    itimerspec spec{};
-    spec.it_value.tv_nsec = nap_ns;
-    const duration set_at = read_clock(CLOCK_MONOTONIC);
-    timerfd_settime(timer_fd_.get(), 0, &spec, nullptr);
-    const duration before = read_clock(CLOCK_THREAD_CPUTIME_ID);
-    epoll_event e{};
-    epoll_wait(epoll_fd_.get(), &e, 1, 5);
-    spent = read_clock(CLOCK_THREAD_CPUTIME_ID) - before;
-    latency = std::min(latency, read_clock(CLOCK_MONOTONIC) - set_at - duration(nap_ns));
-  }
-  std::nth_element(cpu.begin(), cpu.begin() + rounds / 2, cpu.end());
-  spin_ = cordma::spin_budget(wake_cost_from(cpu[rounds / 2]), std::max(latency, duration::zero()));
-  wake_cost_measured_ = true;
-}
+void reactor::came_to_life() noexcept { idleness_.end(time_.get(), own_timer_only_); }
 
 void reactor::post(inbox_item& item) noexcept {
-  inbox_item* head = inbox_.load(std::memory_order_relaxed);
-  do {
-    item.next_ = head;
-  } while (!inbox_.compare_exchange_weak(head, &item, std::memory_order_seq_cst));
-  // The sleeper sets sleeping_ before it looks at the inbox for the last time, both seq_cst: one of
-  // the two sides sees the other.
-  if (sleeping_.load(std::memory_order_seq_cst)) wake();
+  if (inbox_.add(item)) wake();
 }
 
 void reactor::wake() noexcept {
   if (inherited()) return;
-  const int saved = errno;
-  wake_requested_.store(true, std::memory_order_seq_cst);
-  const std::uint64_t one = 1;
-  // The counter cannot overflow in practice, and EAGAIN would mean that it is readable anyway.
-  [[maybe_unused]] const auto n = ::write(event_fd_.get(), &one, sizeof one);
-  errno = saved;
+  inbox_.ask_to_wake();
+  waits_.wake();
 }
 
 void reactor::wake_once() noexcept {
-  if (!wake_requested_.load(std::memory_order_relaxed)) wake();
+  if (!inbox_.asked_to_wake()) wake();
 }
 
 result<void> reactor::add(poller& p) {
@@ -526,7 +395,7 @@ result<void> reactor::add(poller& p) {
                                               " source cannot wake a sleeper: use a reactor in "
                                               "polling mode"};
     }
-  } else if (watch(epoll_fd_.get(), p.wait_fd(), p.edge_triggered()) != 0) {
+  } else if (!waits_.add(p.wait_fd(), p.edge_triggered())) {
     const int saved = errno;
     pollers_.pop_back();
     --poller_count_;
@@ -544,21 +413,15 @@ void reactor::remove(poller& p) noexcept {
   --poller_count_;
   // A child of fork() shares the set with its parent.
   if (p.wait_fd() < 0 || inherited()) return;
-  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, p.wait_fd(), nullptr);
-}
-
-bool reactor::earlier(const timer& a, const timer& b) noexcept {
-  return a.when_ != b.when_ ? a.when_ < b.when_ : a.sequence_ < b.sequence_;
+  waits_.remove(p.wait_fd());
 }
 
 void reactor::add(timer& t, time_point when) noexcept {
   if (t.owner_ != nullptr) t.owner_->remove(t);
   const being_changed mark(changing_);
   t.owner_ = this;
-  t.when_ = when;
-  t.sequence_ = timer_sequence_++;
-  first_timer_ = meld(first_timer_, &t);
-  if (armed_ && first_timer_ == &t) arm_timer_fd();
+  timers_.add(t, when);
+  if (armed_ && timers_.first() == &t) arm_timer_fd();
 }
 
 void reactor::remove(timer& t) noexcept {
@@ -566,61 +429,21 @@ void reactor::remove(timer& t) noexcept {
   CORDMA_ASSERT(t.owner_ == this);
   const being_changed mark(changing_);
   t.owner_ = nullptr;
-  timer* const below = take_children(t);
-  if (first_timer_ == &t) {
-    first_timer_ = below;
-    return;
-  }
-  (t.before_->child_ == &t ? t.before_->child_ : t.before_->next_) = t.next_;
-  if (t.next_ != nullptr) t.next_->before_ = t.before_;
-  t.next_ = t.before_ = nullptr;
-  first_timer_ = meld(first_timer_, below);
-}
-
-timer* reactor::meld(timer* a, timer* b) noexcept {
-  if (a == nullptr) return b;
-  if (b == nullptr) return a;
-  if (earlier(*b, *a)) std::swap(a, b);
-  b->before_ = a;
-  b->next_ = a->child_;
-  if (a->child_ != nullptr) a->child_->before_ = b;
-  a->child_ = b;
-  return a;
-}
-
-// Two by two, then the pairs from the last to the first: that is what keeps the heap flat.
-timer* reactor::take_children(timer& t) noexcept {
-  timer* pairs = nullptr;
-  for (timer* rest = std::exchange(t.child_, nullptr); rest != nullptr;) {
-    timer* const a = rest;
-    timer* const b = a->next_;
-    rest = b != nullptr ? b->next_ : nullptr;
-    a->next_ = a->before_ = nullptr;
-    if (b != nullptr) b->next_ = b->before_ = nullptr;
-    timer* const pair = meld(a, b);
-    pair->next_ = std::exchange(pairs, pair);
-  }
-  timer* all = nullptr;
-  while (pairs != nullptr) {
-    timer* const pair = std::exchange(pairs, pairs->next_);
-    pair->next_ = nullptr;
-    all = meld(all, pair);
-  }
-  return all;
+  timers_.remove(t);
 }
 
 std::size_t reactor::fire_timers() noexcept {
-  if (first_timer_ == nullptr) return 0;
+  if (timers_.first() == nullptr) return 0;
   if (turns_to_clock_ > 0) {
     --turns_to_clock_;
     return 0;
   }
   turns_to_clock_ = ready_.empty() ? idle_turns_per_clock : busy_turns_per_clock;
-  if (!real_time_) turns_to_clock_ = 0;
-  const time_point now = clock_->now();
+  if (!time_.real()) turns_to_clock_ = 0;
+  const time_point now = time_.now();
   std::size_t work = 0;
-  while (first_timer_ != nullptr && first_timer_->when_ <= now) {
-    timer& t = *first_timer_;
+  while (timers_.first() != nullptr && timers_.first()->when_ <= now) {
+    timer& t = *timers_.first();
     remove(t);
     ++work;
     t.fire_(t);

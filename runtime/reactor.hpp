@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
+#include <cordma/runtime/idleness.hpp>
+#include <cordma/runtime/inbox.hpp>
 #include <cordma/runtime/list.hpp>
+#include <cordma/runtime/loop_clock.hpp>
 #include <cordma/runtime/process.hpp>
+#include <cordma/runtime/report_lists.hpp>
 #include <cordma/runtime/result.hpp>
-#include <cordma/runtime/spin_budget.hpp>
 #include <cordma/runtime/ticks.hpp>
+#include <cordma/runtime/timer.hpp>
 #include <cordma/runtime/trace.hpp>
-#include <cordma/runtime/unique_fd.hpp>
+#include <cordma/runtime/wait_set.hpp>
 
 #include <atomic>
 #include <concepts>
@@ -22,14 +26,9 @@
 
 namespace cordma {
 
-class dump_writer;
-class reactor;
-class task_promise_base;
 namespace detail {
 struct live_reactor;
-struct stack_layout;
-class task_group;
-}  // namespace detail
+}
 
 // How a reactor waits when it has nothing to do.
 enum class wait_mode : std::uint8_t {
@@ -62,44 +61,6 @@ class resume_item final : public ready_item {
   resume_item() noexcept
       : ready_item([](ready_item& i) noexcept { static_cast<resume_item&>(i).handle.resume(); }) {}
   std::coroutine_handle<> handle;
-};
-
-// Work handed over from any thread. The owner keeps it alive until it ran, or was dropped because the
-// reactor is destroyed with the item still in its inbox.
-class inbox_item {
- public:
-  using function = void (*)(inbox_item&) noexcept;
-  // `drop` is called instead of `run` in the reactor's destructor; null: nothing to tidy up.
-  explicit inbox_item(function run, function drop = nullptr) noexcept : run_(run), drop_(drop) {}
-
- private:
-  friend class reactor;
-  function run_;
-  function drop_;
-  inbox_item* next_ = nullptr;
-};
-
-// Fires once, on the reactor it was added to. Destroying a pending timer removes it.
-class timer {
- public:
-  using function = void (*)(timer&) noexcept;
-  explicit timer(function fire) noexcept : fire_(fire) {}
-  timer(const timer&) = delete;
-  timer& operator=(const timer&) = delete;
-  ~timer();
-  [[nodiscard]] bool pending() const noexcept { return owner_ != nullptr; }
-  [[nodiscard]] time_point when() const noexcept { return when_; }
-
- private:
-  friend class reactor;
-  function fire_;
-  reactor* owner_ = nullptr;
-  time_point when_{};
-  std::uint64_t sequence_ = 0;  // timers of one instant fire in the order of adding
-  // In the reactor's heap, which lives in its timers: however many are pending, none needs memory.
-  timer* child_ = nullptr;   // the first of those that were found to be due later
-  timer* next_ = nullptr;    // beside it, below the same one
-  timer* before_ = nullptr;  // the one before it there; of a first child the one above; else null
 };
 
 enum class arm_state : std::uint8_t {
@@ -147,24 +108,6 @@ class resident : public list_node {
  private:
   friend class reactor;
   function drop_;
-};
-
-// A task that no coroutine awaits, between its start and its end, for reports; in the list of the reactor that it is on.
-struct running_task : list_node {
-  task_promise_base* top = nullptr;     // of the coroutine that was started first
-  detail::task_group* group = nullptr;  // null: it is in none
-  std::uint32_t joins_in = 0;           // the report in which it was found to wait for other tasks
-};
-
-// The part of an object that lives on the reactor, in its report. The owner unlinks it before it changes.
-class report_section : public list_node {
- public:
-  using function = void (*)(report_section&, dump_writer&) noexcept;
-  explicit report_section(function print) noexcept : print_(print) {}
-
- private:
-  friend class reactor;
-  function print_;
 };
 
 struct reactor_counters {
@@ -226,12 +169,12 @@ class reactor {
   void bind() noexcept;
 
   [[nodiscard]] wait_mode mode() const noexcept { return options_.mode; }
-  [[nodiscard]] clock& time() noexcept { return *clock_; }
-  [[nodiscard]] time_point now() noexcept { return clock_->now(); }
+  [[nodiscard]] clock& time() noexcept { return time_.get(); }
+  [[nodiscard]] time_point now() noexcept { return time_.now(); }
   [[nodiscard]] const reactor_counters& counters() const noexcept { return counters_; }
   // Adaptive mode: the cost of one wake-up as measured, and the current budget of a spin.
-  [[nodiscard]] duration wake_cost() const noexcept { return spin_.wake_cost(); }
-  [[nodiscard]] duration spin_budget() const noexcept { return spin_.get(); }
+  [[nodiscard]] duration wake_cost() const noexcept { return idleness_.budget().wake_cost(); }
+  [[nodiscard]] duration spin_budget() const noexcept { return idleness_.budget().get(); }
 
   // One pass: pollers, inbox, timers, then what was ready. True if anything happened; false in a child of fork().
   // Never waits. REQUIRES not called from inside a turn.
@@ -276,8 +219,8 @@ class reactor {
   result<void> add(poller& p);
   void remove(poller& p) noexcept;
   // The tasks on it, by the order of their start.
-  [[nodiscard]] list<running_task>& tasks() noexcept { return tasks_; }
-  void add(report_section& s) noexcept { sections_.push_back(s); }
+  [[nodiscard]] list<running_task>& tasks() noexcept { return reports_.tasks(); }
+  void add(report_section& s) noexcept { reports_.add(s); }
   // Null: epoll_wait. At most one at a time.
   void set_sleeper(sleeper* s) noexcept { sleeper_ = s; }
 
@@ -294,7 +237,7 @@ class reactor {
   // For a foreign loop (epoll, Asio, io_uring): turn() until it returns false, then prepare_wait();
   // if that says armed, wait until fd() is readable, call finish_wait() and begin again. In a child of fork() the
   // set of descriptors is the parent's, and both do nothing.
-  [[nodiscard]] int fd() const noexcept { return epoll_fd_.get(); }
+  [[nodiscard]] int fd() const noexcept { return waits_.fd(); }
   arm_state prepare_wait() noexcept;
   void finish_wait() noexcept;
 
@@ -308,9 +251,9 @@ class reactor {
   // Null: it does not record.
   [[nodiscard]] trace_ring* trace() noexcept { return trace_.get(); }
   // The time of the last wake-up or of the last 1024th pass, whichever is later.
-  [[nodiscard]] coarse_time coarse_now() const noexcept { return coarse_now_; }
+  [[nodiscard]] coarse_time coarse_now() const noexcept { return time_.coarse(); }
   // How long ago that was, at least.
-  [[nodiscard]] duration since(coarse_time then) noexcept;
+  [[nodiscard]] duration since(coarse_time then) noexcept { return time_.since(then); }
 
   // Completing without suspending is free; doing so for ever would starve everybody else. True if
   // the caller may go on, false if it should pass through the ready list first.
@@ -330,49 +273,26 @@ class reactor {
   void idle() noexcept;
   void sleep_once() noexcept;
   bool skip_to_next_timer() noexcept;
-  void adapt_looks(duration took) noexcept;
   void came_to_life() noexcept;
   void end_wait() noexcept;
-  void measure_wake_cost() noexcept;
   void arm_timer_fd() noexcept;
   void wake_once() noexcept;
-  [[nodiscard]] bool inbox_empty() const noexcept {
-    return inbox_.load(std::memory_order_acquire) == nullptr;
-  }
-  // Of two heaps one: its first. Either may be null.
-  [[nodiscard]] static timer* meld(timer* a, timer* b) noexcept;
-  // What is below `t`, as a heap of its own.
-  [[nodiscard]] static timer* take_children(timer& t) noexcept;
-  [[nodiscard]] static bool earlier(const timer& a, const timer& b) noexcept;
-  // In ticks, or in nanoseconds of virtual time.
-  [[nodiscard]] std::uint64_t fine_now() noexcept {
-    if (real_time_) [[likely]]
-      return read_ticks();
-    return static_cast<std::uint64_t>(clock_->now().time_since_epoch().count());
-  }
-  void read_coarse_time() noexcept;
   [[gnu::cold]] void trace_wait(arm_state state) noexcept;
   [[gnu::cold]] void trace_wake() noexcept;
   void dump_waits(dump_writer& out) noexcept;
-  void dump_tasks(dump_writer& out) noexcept;
   [[nodiscard]] failure deadlock() noexcept;
-  [[nodiscard]] std::size_t count_timers() const noexcept;
 
   friend struct detail::stack_layout;
   reactor_options options_;
-  clock* clock_;
-  bool real_time_;
+  detail::loop_clock time_;
   list<ready_item> ready_;
   ready_item end_of_pass_{nullptr};  // behind what this pass runs
   list<resident> residents_;
   std::vector<poller*> pollers_;
   std::size_t poller_count_ = 0;  // its size, which every pass reads
-  timer* first_timer_ = nullptr;  // of a pairing heap: the earliest
-  std::uint64_t timer_sequence_ = 0;
+  detail::timer_heap timers_;
   int inline_budget_ = inline_budget_per_turn;
-  unique_fd epoll_fd_;
-  unique_fd event_fd_;
-  unique_fd timer_fd_;
+  detail::wait_set waits_;
   sleeper* sleeper_ = nullptr;
   process_mark process_;
   std::atomic<std::uint64_t> owner_thread_;
@@ -382,34 +302,19 @@ class reactor {
   bool stop_requested_ = false;
   bool stuck_ = false;
   bool work_expected_ = false;
-  time_point timer_fd_set_to_{never};
 
-  unsigned turns_per_look_;      // adaptive: see adapt_looks()
-  unsigned idle_turns_ = 0;      // ... passes since there was work
-  unsigned short_waits_ = 0;     // ... waits that were over before anybody asked how long they took
-  time_point looked_at_{never};  // ... the last time while it is idle
-  time_point idle_since_{never};
-  bool slept_ = false;           // since idle_since_
+  detail::idleness idleness_;    // adaptive
   reactor* outer_ = nullptr;     // whose turn this one's is inside of
   bool own_timer_only_ = false;  // all that the last pass found to do
-  bool wake_cost_measured_ = false;
-  cordma::spin_budget spin_;
   unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
   reactor_counters counters_;
 
-  coarse_time coarse_now_ = 0;
   bool changing_ = false;  // pollers_, or the heap of timers
-  std::uint16_t passes_to_coarse_time_ = 1;
-  tick_pair made_at_;
-  list<running_task> tasks_;
-  list<report_section> sections_;
-  std::uint32_t reports_ = 0;
+  detail::report_lists reports_;
   detail::live_reactor* entry_;
   std::unique_ptr<trace_ring> trace_;
 
-  alignas(64) std::atomic<inbox_item*> inbox_{nullptr};
-  std::atomic<bool> wake_requested_{false};
-  std::atomic<bool> sleeping_{false};
+  detail::inbox inbox_;
 };
 
 template <class Work>

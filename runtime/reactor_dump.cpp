@@ -1,4 +1,4 @@
-// The report of a reactor: see reactor::dump(). All of it may run in a signal handler.
+// The report of a reactor, and of its lists: see reactor::dump(). All of it may run in a signal handler.
 #include <cordma/runtime/dump_writer.hpp>
 #include <cordma/runtime/reactor.hpp>
 #include <cordma/runtime/task.hpp>
@@ -128,40 +128,22 @@ void print_chain(dump_writer& out, const reactor& home, const alike& row) noexce
 
 }  // namespace
 
-// However far down, without memory: down to the first child, else to the side, else up to a side.
-std::size_t reactor::count_timers() const noexcept {
-  std::size_t count = 0;
-  for (const timer* t = first_timer_; t != nullptr && count < max_steps;) {
-    ++count;
-    if (t->child_ != nullptr) {
-      t = t->child_;
-      continue;
-    }
-    while (t != nullptr && t->next_ == nullptr) {
-      while (t->before_ != nullptr && t->before_->child_ != t) t = t->before_;
-      t = t->before_;
-    }
-    if (t != nullptr) t = t->next_;
-  }
-  return count;
-}
-
 void reactor::dump_waits(dump_writer& out) noexcept {
   if (changing_) {
     out << "  timers and descriptors: just being changed";
     out.end_line();
     return;
   }
-  out << "  descriptors: epoll " << epoll_fd_.get() << ", wake-up " << event_fd_.get() << ", timer "
-      << timer_fd_.get();
+  out << "  descriptors: epoll " << waits_.fd() << ", wake-up " << waits_.event_fd() << ", timer "
+      << waits_.timer_fd();
   for (poller* const p : pollers_) {
     out << ", " << p->name();
     if (p->wait_fd() >= 0) out << " " << p->wait_fd();
   }
   out.end_line();
-  out << "  timers: " << std::uint64_t{count_timers()};
-  if (first_timer_ != nullptr) {
-    const duration left = first_timer_->when_ - clock_->now();
+  out << "  timers: " << std::uint64_t{timers_.count(max_steps)};
+  if (const timer* const first = timers_.first(); first != nullptr) {
+    const duration left = first->when() - time_.now();
     out << (left < duration::zero() ? ", the first due since " : ", the first due in ")
         << (left < duration::zero() ? -left : left);
   }
@@ -177,12 +159,12 @@ void reactor::dump_waits(dump_writer& out) noexcept {
   out.end_line();
 }
 
-void reactor::dump_tasks(dump_writer& out) noexcept {
+void detail::report_lists::print_tasks(dump_writer& out, const reactor& home) noexcept {
   ++reports_;
   std::uint64_t count = 0;
-  bool whole = tasks_.look_through([this, &count](running_task& t) {
+  bool whole = tasks_.look_through([this, &count, &home](running_task& t) {
     ++count;
-    if (t.group == nullptr || &t.group->home() != this) return;
+    if (t.group == nullptr || &t.group->home() != &home) return;
     // A task that waits for others is a caller of theirs.
     task_promise_base* const joiner = t.group->joiner();
     if (joiner != nullptr) joiner->context()->entry().joins_in = reports_;
@@ -193,7 +175,7 @@ void reactor::dump_tasks(dump_writer& out) noexcept {
   whole = whole && tasks_.look_through([&, this](running_task& t) {
     if (t.joins_in == reports_) return;
     chain c;
-    if (!follow(*this, t, c)) {
+    if (!follow(home, t, c)) {
       ++in_motion;
     } else if (!table.count(c.hash(), t)) {
       ++left_out;
@@ -211,7 +193,7 @@ void reactor::dump_tasks(dump_writer& out) noexcept {
     if (out.lines_left() <= max_chain + 3) {
       left_out += row.tasks;
     } else {
-      print_chain(out, *this, row);
+      print_chain(out, home, row);
     }
   }
   if (in_motion != 0) {
@@ -224,12 +206,26 @@ void reactor::dump_tasks(dump_writer& out) noexcept {
   }
 }
 
+void detail::report_lists::print_sections(dump_writer& out) noexcept {
+  const bool whole = sections_.look_through([&out](report_section& s) {
+    const unsigned before = out.lines_left();
+    const unsigned may = std::min(before, max_section_lines);
+    out.limit(may);
+    s.print_(s, out);
+    out.limit(before - (may - out.lines_left()));
+  });
+  if (!whole) {
+    out << "  Workers: " << in_change;
+    out.end_line();
+  }
+}
+
 failure reactor::deadlock() noexcept {
   std::array<char, 4096> room;
   std::size_t bytes = 0;
   {
     dump_writer out(room, max_chain + 30);
-    dump_tasks(out);
+    reports_.print_tasks(out, *this);
     out.flush();
     bytes = out.size();
   }
@@ -238,13 +234,6 @@ failure reactor::deadlock() noexcept {
                      {"every coroutine waits, and in virtual time nothing is left that could wake "
                       "one: a deadlock in the program or a lost completion\n",
                       std::string_view(room.data(), bytes)});
-}
-
-duration reactor::since(coarse_time then) noexcept {
-  const double rate = real_time_ ? made_at_.rate_until(tick_pair::now()) : 1;
-  const coarse_time passed = static_cast<coarse_time>(fine_now() >> coarse_shift) - then;
-  return duration(
-      static_cast<std::int64_t>(static_cast<double>(std::uint64_t{passed} << coarse_shift) * rate));
 }
 
 void reactor::dump(int fd) noexcept {
@@ -262,18 +251,8 @@ void reactor::dump(dump_writer& out) noexcept {
                    : "between passes");
   out.end_line();
   dump_waits(out);
-  const bool whole = sections_.look_through([&out](report_section& s) {
-    const unsigned before = out.lines_left();
-    const unsigned may = std::min(before, max_section_lines);
-    out.limit(may);
-    s.print_(s, out);
-    out.limit(before - (may - out.lines_left()));
-  });
-  if (!whole) {
-    out << "  Workers: " << in_change;
-    out.end_line();
-  }
-  dump_tasks(out);
+  reports_.print_sections(out);
+  reports_.print_tasks(out, *this);
   out.flush();
   errno = saved;
 }

@@ -40,7 +40,6 @@ KNOWN = {
     "detail::rail_core": (9, 9),
     "detail::window_core": (8, 8),
     "detail::worker_core": (26, 6),
-    "reactor": (48, 0),
     "transport::adapter": (4, 1),
     "transport::capabilities": (33, 33),
     "transport::queue_pair": (2, 2),

@@ -1,0 +1,98 @@
+// inbox: what other threads hand to a reactor, and whether it has to be woken for that.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+namespace cordma {
+
+namespace detail {
+class inbox;
+}
+
+// Work handed over from any thread. The owner keeps it alive until it ran, or was dropped because the
+// reactor is destroyed with the item still in its inbox.
+class inbox_item {
+ public:
+  using function = void (*)(inbox_item&) noexcept;
+  // `drop` is called instead of `run` in the reactor's destructor; null: nothing to tidy up.
+  explicit inbox_item(function run, function drop = nullptr) noexcept : run_(run), drop_(drop) {}
+
+ private:
+  friend class detail::inbox;
+  function run_;
+  function drop_;
+  inbox_item* next_ = nullptr;
+};
+
+namespace detail {
+
+// Lock-free. Bound to the thread of the reactor, except add() and ask_to_wake().
+class inbox {
+ public:
+  // Any thread. True: the reactor sleeps or is about to; wake it.
+  [[nodiscard]] bool add(inbox_item& item) noexcept {
+    inbox_item* head = newest_.load(std::memory_order_relaxed);
+    do {
+      item.next_ = head;
+    } while (!newest_.compare_exchange_weak(head, &item, std::memory_order_seq_cst));
+    // The sleeper sets sleeping_ before it looks here for the last time, both seq_cst: one of the two
+    // sides sees the other.
+    return sleeping_.load(std::memory_order_seq_cst);
+  }
+  // Any thread, and signal handlers: the reactor does not sleep before it has ended a wait.
+  void ask_to_wake() noexcept { wake_asked_.store(true, std::memory_order_seq_cst); }
+  [[nodiscard]] bool asked_to_wake() const noexcept {
+    return wake_asked_.load(std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] bool empty() const noexcept {
+    return newest_.load(std::memory_order_acquire) == nullptr;
+  }
+  // In the order of posting; how many.
+  std::size_t run() noexcept {
+    inbox_item* newest = newest_.exchange(nullptr, std::memory_order_acquire);
+    inbox_item* oldest = nullptr;
+    while (newest != nullptr) {  // the stack is newest first
+      inbox_item* next = newest->next_;
+      newest->next_ = oldest;
+      oldest = newest;
+      newest = next;
+    }
+    std::size_t work = 0;
+    while (oldest != nullptr) {
+      inbox_item* next = oldest->next_;
+      oldest->run_(*oldest);
+      oldest = next;
+      ++work;
+    }
+    return work;
+  }
+  void drop() noexcept {
+    for (inbox_item* item = newest_.exchange(nullptr); item != nullptr;) {
+      inbox_item* next = item->next_;
+      if (item->drop_ != nullptr) item->drop_(*item);
+      item = next;
+    }
+  }
+
+  void begin_wait() noexcept { sleeping_.store(true, std::memory_order_seq_cst); }
+  // Whether a wait that has begun is over. The other half of what add() does: both sides seq_cst, so that one of them
+  // sees the other.
+  [[nodiscard]] bool ends_wait() const noexcept {
+    return newest_.load(std::memory_order_seq_cst) != nullptr ||
+           wake_asked_.load(std::memory_order_seq_cst);
+  }
+  void end_wait() noexcept {
+    sleeping_.store(false, std::memory_order_relaxed);
+    wake_asked_.exchange(false, std::memory_order_acq_rel);
+  }
+
+ private:
+  alignas(64) std::atomic<inbox_item*> newest_{nullptr};
+  std::atomic<bool> wake_asked_{false};
+  std::atomic<bool> sleeping_{false};
+};
+
+}  // namespace detail
+}  // namespace cordma
