@@ -46,7 +46,6 @@ KNOWN = {
     "transport::receive_queue": (1, 1),
     "transport::sim::fabric": (14, 2),
     "transport::sim::host": (23, 10),
-    "transport::verbs::socket_address": (2, 2),
 }
 
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.']*|::|->\*?|<=>|<=|\[\[|\]\]|&&|\S")

@@ -7,6 +7,7 @@
 #include <rdma/rdma_cma.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,13 +89,27 @@ struct incoming {
   std::string peer;
 };
 
-struct socket_address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
-  [[nodiscard]] const sockaddr* get() const noexcept {
-    return reinterpret_cast<const sockaddr*>(&storage);
+class socket_address {
+ public:
+  socket_address() noexcept = default;
+  // REQUIRES at most sizeof(sockaddr_storage) bytes.
+  socket_address(const void* address, socklen_t length) noexcept : length_(length) {
+    CORDMA_REQUIRE_OP(length, <=, sizeof storage_);
+    std::memcpy(&storage_, address, length);
   }
+  [[nodiscard]] bool operator==(const socket_address& other) const noexcept {
+    return length_ == other.length_ && std::memcmp(&storage_, &other.storage_, length_) == 0;
+  }
+  [[nodiscard]] bool empty() const noexcept { return length_ == 0; }
+  // librdmacm takes what it only reads without const.
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage_); }
+  [[nodiscard]] const sockaddr* get() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&storage_);
+  }
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t length_ = 0;
 };
 // Every address of a name, in the order of preference; an empty host: any address to listen on, this
 // host to connect to. unreachable, naming host and reason; no_memory, where no descriptor is left, as below.

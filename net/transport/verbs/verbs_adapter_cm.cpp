@@ -92,14 +92,9 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
   }
   std::vector<socket_address> all;
   for (const addrinfo* i = found; i != nullptr; i = i->ai_next) {
-    socket_address s;
-    std::memcpy(&s.storage, i->ai_addr, i->ai_addrlen);
-    s.length = i->ai_addrlen;
+    const socket_address s(i->ai_addr, i->ai_addrlen);
     // A hosts file may name an address twice.
-    const bool known = std::ranges::any_of(all, [&s](const socket_address& other) {
-      return s.length == other.length && std::memcmp(&s.storage, &other.storage, s.length) == 0;
-    });
-    if (!known) all.push_back(s);
+    if (std::ranges::find(all, s) == all.end()) all.push_back(s);
   }
   freeaddrinfo(found);
   return all;
@@ -138,20 +133,17 @@ std::uint16_t port_of(const sockaddr* a) noexcept {
 
 socket_address to_address(const ibv_gid_entry& own) noexcept {
   const ibv_gid& gid = own.gid;
-  socket_address s;
   if (IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(&gid))) {
     sockaddr_in a{};
     a.sin_family = AF_INET;
     std::memcpy(&a.sin_addr, &gid.raw[12], sizeof a.sin_addr);
-    std::memcpy(&s.storage, &a, s.length = sizeof a);
-  } else {
-    sockaddr_in6 a{};
-    a.sin6_family = AF_INET6;
-    std::memcpy(&a.sin6_addr, gid.raw, sizeof a.sin6_addr);
-    if (IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr)) a.sin6_scope_id = own.ndev_ifindex;
-    std::memcpy(&s.storage, &a, s.length = sizeof a);
+    return {&a, sizeof a};
   }
-  return s;
+  sockaddr_in6 a{};
+  a.sin6_family = AF_INET6;
+  std::memcpy(&a.sin6_addr, gid.raw, sizeof a.sin6_addr);
+  if (IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr)) a.sin6_scope_id = own.ndev_ifindex;
+  return {&a, sizeof a};
 }
 
 result<owned_channel> open_channel() {
@@ -188,7 +180,7 @@ result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& dom
     }
   }
   socket_address target = to;
-  if (rdma_resolve_addr(raw, from.length != 0 ? from.get() : nullptr, target.get(),
+  if (rdma_resolve_addr(raw, from.empty() ? nullptr : from.get(), target.get(),
                         to_milliseconds(address_patience)) != 0) {
     return no_device_leads_to(to_text(to.get()), errno);
   }
@@ -303,8 +295,7 @@ result<std::vector<owned_id>> listen_at(rdma_event_channel* cm, const cm_token& 
     sockaddr_in6 any{};
     any.sin6_family = AF_INET6;
     any.sin6_port = htons(where.port);
-    places->resize(1);
-    std::memcpy(&places->front().storage, &any, places->front().length = sizeof any);
+    *places = {socket_address(&any, sizeof any)};
   }
   std::vector<owned_id> ids;
   std::optional<failure> first;
