@@ -37,7 +37,7 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   ++owner.endpoint_count;
   counted = true;
   pair = std::move(p);
-  pair->user = this;
+  pair->set_user(this);
   via = &made_with;
   caps = &made_with.domain().caps();
   kind = static_cast<std::size_t>(caps->transport);
@@ -47,14 +47,14 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   recv_credits = granted.recv_depth;
   // Nothing is in flight where this throws, or what follows.
   if (granted.shared != nullptr) {
-    static_cast<completion_sink*>(granted.shared->user)->on_joined(*this);
+    static_cast<completion_sink*>(granted.shared->user())->on_joined(*this);
   }
   CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends);
   granted.send_depth -= frame_sends;
   send_credits = granted.send_depth;
   // With a trace all is recorded: each message takes a receive then.
   holds_recvs = caps->plain_in_place && granted.shared == nullptr && owner.trace() == nullptr;
-  if (holds_recvs) pair->in_place = this;
+  if (holds_recvs) pair->set_in_place(this);
   worker->reserve(granted.send_depth + granted.recv_depth);
   reserved_slots = granted.send_depth + granted.recv_depth;
 }
@@ -201,8 +201,8 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   CORDMA_ASSERT(made.waiting_sends.empty() && made.waiting_recvs.empty());
   CORDMA_ASSERT(made.windows.empty());
   pair = std::move(made.pair);
-  pair->user = this;
-  if (pair->in_place == &made) pair->in_place = this;
+  pair->set_user(this);
+  if (pair->in_place() == &made) pair->set_in_place(this);
   via = made.via;
   caps = made.caps;
   kind = made.kind;

@@ -163,7 +163,7 @@ bool endpoint_core::hold(post_base& op) noexcept {
 
 void endpoint_core::post_held() noexcept {
   holds_recvs = false;
-  if (pair != nullptr) pair->in_place = nullptr;
+  if (pair != nullptr) pair->set_in_place(nullptr);
   message_waits = false;
   while (!held_recvs.empty()) {
     post_base& op = held_recvs.pop_front();
@@ -430,7 +430,7 @@ void adapter_poller::hand_over_arrived() noexcept {
   const auto all = adapter_->arrived();
   for (transport::arrived_message* m = all.data(); m != all.data() + all.size();) {
     if (m->from != nullptr) [[likely]]
-      m->from->in_place->on_arrived(*m);
+      m->from->in_place()->on_arrived(*m);
     if (!m->stays) [[likely]] {
       ++m;
     } else {
@@ -451,7 +451,7 @@ std::size_t adapter_poller::poll() noexcept {
   if (a.arrived().size() != 1) return a.arrived().empty() ? 0 : look_at(0, batch_.size(), false);
   // As most often.
   transport::arrived_message& m = a.arrived().front();
-  m.from->in_place->on_arrived(m);
+  m.from->in_place()->on_arrived(m);
   a.release_arrived();
   if (careful_) [[unlikely]]
     tidy(true);
@@ -482,10 +482,10 @@ std::size_t adapter_poller::poll() noexcept {
     if (owner_.trace() != nullptr) [[unlikely]]
       owner_.trace_completions(*this, told_);
     // What is posted meanwhile is not done before those that come after in the batch.
-    adapter_->handing_out = true;
+    adapter_->begin_handing_out();
     owner_.on_completions(*this, told_);
     told_ = {};
-    adapter_->handing_out = false;
+    adapter_->end_handing_out();
   }
   if (!adapter_->arrived().empty()) hand_over_arrived();
   if (careful_) tidy(all < room);

@@ -263,7 +263,7 @@ void worker_core::remove(completion_sink& s) noexcept {
 bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
   if (options.shared == nullptr) return true;
   // One that is nobody's is for the transport to refuse.
-  const auto* const sink = static_cast<const completion_sink*>(options.shared->user);
+  const auto* const sink = static_cast<const completion_sink*>(options.shared->user());
   return sink == nullptr || sink->kind == static_cast<std::size_t>(over);
 }
 
@@ -459,12 +459,12 @@ void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexc
     return;
   }
   if (event.what == type::receives_low) {
-    CORDMA_ASSERT(event.queue != nullptr && event.queue->user != nullptr);
-    static_cast<completion_sink*>(event.queue->user)->on_low();
+    CORDMA_ASSERT(event.queue != nullptr && event.queue->user() != nullptr);
+    static_cast<completion_sink*>(event.queue->user())->on_low();
     return;
   }
-  CORDMA_ASSERT(event.pair != nullptr && event.pair->user != nullptr);
-  auto* const e = static_cast<endpoint_core*>(event.pair->user);
+  CORDMA_ASSERT(event.pair != nullptr && event.pair->user() != nullptr);
+  auto* const e = static_cast<endpoint_core*>(event.pair->user());
   CORDMA_ASSERT(e->pair.get() == event.pair);
   CORDMA_ASSERT(e->via == &via);
   if (event.what == type::last_receive) {

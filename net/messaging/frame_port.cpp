@@ -47,7 +47,7 @@ result<void> frame_port::make() {
   queue = std::move(*made);
   may_post = std::min(may_post, queue->depth());
   CORDMA_ASSERT_OP(may_post, >, 0U);
-  queue->user = static_cast<completion_sink*>(this);
+  queue->set_user(static_cast<completion_sink*>(this));
   worker->add(*this);
   grow_segments(spare_segments);
   feed();
@@ -222,7 +222,7 @@ bool frame_port::on_completion(std::uint32_t index, const transport::completion&
 
 void frame_port::on_received(message_segment& s, const transport::completion& c) noexcept {
   --posted;
-  auto* const e = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user) : nullptr;
+  auto* const e = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user()) : nullptr;
   const bool wanted = e != nullptr && !e->handle_gone && e->state != endpoint_state::closed;
   if (c.status != transport::wc_status::success || !wanted) {
     // Where the device refuses receives, the next one is tried when something else happens.

@@ -130,7 +130,7 @@ bool peer_core::sends_now(bool is_long) const noexcept {
 // What every message looks at. With a trace each takes the longer way, which records it.
 void peer_core::settle() noexcept {
   if (endpoint->pair != nullptr) {
-    endpoint->pair->in_place = port != nullptr && !is_traced() ? this : nullptr;
+    endpoint->pair->set_in_place(port != nullptr && !is_traced() ? this : nullptr);
   }
   hears = port != nullptr && theirs && !endpoint->handle_gone && !is_traced() &&
           endpoint->state != endpoint_state::closed;

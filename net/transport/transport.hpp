@@ -206,15 +206,20 @@ class queue_pair {
   virtual void forget(std::uint64_t request) noexcept { static_cast<void>(request); }
 
   // The layer above finds its endpoint by this. Set before the queue pair is used.
-  void* user = nullptr;
+  [[nodiscard]] void* user() const noexcept { return user_; }
+  void set_user(void* user) noexcept { user_ = user; }
   // Likewise, where capabilities::in_place or plain_in_place: a message of opcode::send that has come whole takes no
   // receive, but is handed out where it lies, adapter::arrived(), for who is named here. One that stays, and those behind
   // it, take receives until there is none.
-  message_taker* in_place = nullptr;
+  [[nodiscard]] message_taker* in_place() const noexcept { return in_place_; }
+  void set_in_place(message_taker* taker) noexcept { in_place_ = taker; }
 
  private:
   static constexpr const char* needs_rdma_cm =
       "ports are found by address on verbs alone: carry what self() says to the peer";
+
+  void* user_ = nullptr;
+  message_taker* in_place_ = nullptr;
 };
 
 // Receives for the messages of many queue pairs (queue_pair_options::shared): each message takes the one
@@ -240,7 +245,11 @@ class receive_queue {
   virtual result<void> arm_limit(std::uint32_t fewer_than) noexcept = 0;
 
   // The layer above finds what it is part of by this. Set before the queue is used.
-  void* user = nullptr;
+  [[nodiscard]] void* user() const noexcept { return user_; }
+  void set_user(void* user) noexcept { user_ = user; }
+
+ private:
+  void* user_ = nullptr;
 };
 
 class listener {
@@ -309,9 +318,11 @@ class adapter {
     return std::span(arrived_).first(arrived_count_);
   }
   virtual void release_arrived() noexcept {}
-  // Set by the caller of poll() while it looks at the completions of its batch: nothing that is posted
+  // The caller of poll() looks at the completions of its batch in between: nothing that is posted
   // meanwhile is done at once, or it would overtake the rest of them.
-  bool handing_out = false;
+  void begin_handing_out() noexcept { handing_out_ = true; }
+  void end_handing_out() noexcept { handing_out_ = false; }
+  [[nodiscard]] bool handing_out() const noexcept { return handing_out_; }
   // Whether next_event() has something; cheap.
   [[nodiscard]] bool has_events() const noexcept { return events_ready_; }
   // REQUIRES has_events(). Events come in order, each before completions that follow from it.
@@ -385,6 +396,8 @@ class adapter {
       if (m.from == &gone) m.from = nullptr;
     }
   }
+
+  bool handing_out_ = false;
   bool events_ready_ = false;
   std::size_t arrived_count_ = 0;
   std::array<arrived_message, most_arrived> arrived_;

@@ -40,10 +40,7 @@ KNOWN = {
     "detail::rail_core": (9, 9),
     "detail::window_core": (8, 8),
     "detail::worker_core": (26, 6),
-    "transport::adapter": (4, 1),
     "transport::capabilities": (33, 33),
-    "transport::queue_pair": (2, 2),
-    "transport::receive_queue": (1, 1),
     "transport::sim::fabric": (14, 2),
     "transport::sim::host": (23, 10),
 }

@@ -16,7 +16,7 @@ constexpr std::uint64_t most_ids = 64;  // receives that are there at once
 struct lane : couple {
   explicit lane(const shm_options& o = {})
       : couple(o), to(*server.d, most_ids * room, everything, true) {
-    server.q->in_place = test::by_hand();
+    server.q->set_in_place(test::by_hand());
   }
   bool put(std::uint64_t number, std::uint32_t bytes = 8) {
     std::vector<std::byte> all(bytes);
@@ -129,7 +129,7 @@ TEST_CASE("shm put: never ahead of what was posted before") {
   memory into(*c.server.d, 1 << 16, everything, true);
   REQUIRE(c.look_until([&] { return c.asked == 1; }));
   CHECK(c.came == std::vector<std::uint64_t>{0});
-  CHECK_FALSE(c.server.q->in_place);
+  CHECK(c.server.q->in_place() == nullptr);
   c.server.recv(1, into.at(0, 1 << 16));
   REQUIRE(c.look_until([&] { return c.client.find(7) != nullptr && c.server.find(1) != nullptr; }));
   CHECK(c.put(1));
@@ -219,7 +219,7 @@ TEST_CASE("shm in place: a connection that floods keeps nobody from its turn") {
     return other.saw(cm_event::type::established) != nullptr && c.server.q != nullptr;
   }));
   std::swap(flooded, c.server.q);
-  flooded->in_place = test::by_hand();
+  flooded->set_in_place(test::by_hand());
   std::size_t from_other = 0;
   std::size_t rounds = 0;
   std::uint64_t sent = 0;

@@ -29,7 +29,7 @@ struct lane {
     queue_pair_options receiving;
     receiving.shared = queue.get();
     link_pair made = join_up(w, w.a(), w.b(), "b", sending, receiving);
-    made.server->in_place = test::by_hand();
+    made.server->set_in_place(test::by_hand());
     return made;
   }
   // Receives of the ids 0 ... n - 1.

@@ -365,7 +365,7 @@ struct attacked_in_place : connected {
     h.recv_depth = h.credit = 16;
     peer.say(h);
     victim = b.adapter->accept(event(b).request, sharing, {}).value();
-    victim->in_place = cordma::test::by_hand();
+    victim->set_in_place(cordma::test::by_hand());
     CHECK(event(b).what == tp::cm_event::type::established);
   }
   void expect_broken(std::string_view why) {

@@ -105,7 +105,8 @@ struct conversation : rig {
       const tp::cm_event request = event(b);
       REQUIRE(request.what == tp::cm_event::type::connect_request);
       right.push_back(b.adapter->accept(request.request, r.options(), {}).value());
-      left.back()->in_place = right.back()->in_place = cordma::test::by_hand();
+      left.back()->set_in_place(cordma::test::by_hand());
+      right.back()->set_in_place(cordma::test::by_hand());
       REQUIRE(event(a).what == tp::cm_event::type::established);
       REQUIRE(event(b).what == tp::cm_event::type::established);
     }

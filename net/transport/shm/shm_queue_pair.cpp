@@ -156,7 +156,7 @@ bool shm_queue_pair::has_work() noexcept {
   if (state_ != state::open) return false;
   if (arriving_.is_fetched()) return true;
   if (reader_.ready()) {
-    if (in_place && !by_receive_) return true;
+    if (takes_in_place()) return true;
     const message what = reader_.header().what;
     const bool needs_receive = what >= message::send && what <= message::write_imm;
     if (!needs_receive || !receives_.empty() || share_.lends_to(*this)) return true;

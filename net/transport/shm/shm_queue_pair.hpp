@@ -84,7 +84,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool quiet() const noexcept { return plain_ && !reader_.ready(); }
   [[nodiscard]] bool is_plain() const noexcept { return plain_; }
   // Whether whole messages are handed out where they lie.
-  [[nodiscard]] bool takes_in_place() const noexcept { return in_place != nullptr && !by_receive_; }
+  [[nodiscard]] bool takes_in_place() const noexcept {
+    return in_place() != nullptr && !by_receive_;
+  }
   // Cells taken, ever.
   [[nodiscard]] std::uint64_t taken() const noexcept { return reader_.position(); }
   [[nodiscard]] bool is_announced() const noexcept { return state_ == state::open; }

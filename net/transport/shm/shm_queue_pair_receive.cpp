@@ -38,7 +38,7 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
   CORDMA_REQUIRE_OP(request.segment_count, <=, options_.max_segments);
   if (rnr_timer_.pending()) [[unlikely]]
     home_.home().remove(rnr_timer_);
-  if (receives_.empty() && plain_ && reader_.ready() && !home_.handing_out && !lent_ &&
+  if (receives_.empty() && plain_ && reader_.ready() && !home_.handing_out() && !lent_ &&
       take_at_once(request, now)) {
     by_receive_ = false;
     return posted::done;
@@ -89,7 +89,7 @@ bool shm_queue_pair::take_at_once(const recv_request& r, completion& out) noexce
 void shm_queue_pair::put_back(const arrived_message& m) noexcept {
   by_receive_ = true;
   if (m.data == nullptr) {
-    in_place = nullptr;
+    set_in_place(nullptr);
   } else if (is_up()) {
     reader_.step_back(cells_for(m.bytes));
   }

@@ -60,7 +60,7 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 }
 
 bool shm_queue_pair::post_now(send_request& request) noexcept {
-  if (plain_ && !home_.handing_out) [[likely]] {
+  if (plain_ && !home_.handing_out()) [[likely]] {
     if (request.op == opcode::flush) return all_taken();
     if (access_one(request)) return true;
   }
@@ -70,7 +70,7 @@ bool shm_queue_pair::post_now(send_request& request) noexcept {
 // `old`: where an atomic leaves the word as it was.
 [[gnu::noinline]] bool shm_queue_pair::carry_out(const send_request& request,
                                                  std::uint64_t& old) noexcept {
-  if (!open_ || !sends_.empty() || home_.handing_out) return false;
+  if (!open_ || !sends_.empty() || home_.handing_out()) return false;
   if (request.op == opcode::flush) return all_taken();
   const bool is_atomic = request.op == opcode::fetch_add || request.op == opcode::compare_swap;
   const std::uint64_t total = total_bytes(request.segments, request.segment_count);
@@ -153,7 +153,7 @@ posted shm_queue_pair::post_slowly(const send_request& request, completion& now)
   if (open_) {
     advance();
     if (state_ == state::open && sends_.size() == 1 && e.at == stage::finished &&
-        !home_.handing_out) {
+        !home_.handing_out()) {
       sends_.retire();
       settle();
       succeed(now, e.request);

@@ -57,7 +57,7 @@ void rc_responder::again(const packet& p) noexcept {
 // REQUIRES that it is the next packet in order.
 bool rc_responder::goes_in_place(const packet& p) const noexcept {
   if (here_.open()) return true;
-  return pair_.in_place && pair_.options().shared != nullptr && !keeps_ && !in_.open() &&
+  return pair_.in_place() != nullptr && pair_.options().shared != nullptr && !keeps_ && !in_.open() &&
          p.kind == packet_kind::send && p.op == opcode::send && p.total <= arrivals::most_bytes;
 }
 

@@ -223,7 +223,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] intake fail_input(const char* why) noexcept;
   // Not where a receive was taken for a message that was refused: it takes that when it comes again.
   [[nodiscard]] bool takes_in_place() const noexcept {
-    return in_place && share_ && requests_ == peer_requests::carried_out &&
+    return in_place() != nullptr && share_ && requests_ == peer_requests::carried_out &&
            (arrivals_ == arrival_state::possible || arrivals_ == arrival_state::under_way) &&
            receives_.all_done();
   }
