@@ -41,8 +41,6 @@ KNOWN = {
     "detail::window_core": (8, 8),
     "detail::worker_core": (26, 6),
     "transport::capabilities": (33, 33),
-    "transport::sim::fabric": (14, 2),
-    "transport::sim::host": (23, 10),
 }
 
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.']*|::|->\*?|<=>|<=|\[\[|\]\]|&&|\S")

@@ -46,7 +46,7 @@ std::uint32_t fabric::find_or_add(std::string_view name, std::uint32_t mtu) {
   const std::uint32_t known = find(name);
   if (known != no_host) return known;
   const std::uint32_t index = host_count();
-  hosts_.push_back(std::make_shared<host>(*this, std::string(name), index, 1, mtu));
+  hosts_.push_back(std::make_shared<host>(*this, std::string(name), index, 1, mtu, time_point{}));
   for (std::vector<link>& row : links_) row.push_back(link{.options = options_.link});
   links_.emplace_back(hosts_.size(), link{.options = options_.link});
   // Through its own device, traffic never meets a wire.
@@ -57,31 +57,29 @@ std::uint32_t fabric::find_or_add(std::string_view name, std::uint32_t mtu) {
 
 void fabric::kill(std::uint32_t index) {
   host& h = at(index);
-  if (!h.alive) return;
-  ++faults.kills;
-  h.died_at = now();
+  if (!h.alive()) return;
+  ++faults_.kills;
   h.die();
   watch_peers_of(index);
 }
 
 void fabric::revive(std::uint32_t index) {
   host& h = at(index);
-  CORDMA_REQUIRE(!h.alive);
-  auto fresh = std::make_shared<host>(*this, h.name(), index, h.instance() + 1, h.mtu());
+  CORDMA_REQUIRE(!h.alive());
+  auto fresh =
+      std::make_shared<host>(*this, h.name(), index, h.instance() + 1, h.mtu(), h.died_at());
   CORDMA_ASSERT_OP(fresh->instance(), >, h.instance());
-  fresh->died_at = h.died_at;
   hosts_[index] = std::move(fresh);
 }
 
 void fabric::stall(std::uint32_t index, duration how_long) {
   host& h = at(index);
-  if (!h.alive || how_long <= duration::zero()) return;
-  ++faults.stalls;
-  if (!h.stalled(now())) h.stalled_since = now();
-  h.stalled_until = std::max(h.stalled_until, now() + how_long);
+  if (!h.alive() || how_long <= duration::zero()) return;
+  ++faults_.stalls;
+  h.stall(now(), how_long);
   watch_peers_of(index);
   // Nothing goes off then, but the reactor has to come by.
-  schedule(h.stalled_until, h.id(), 0, 0);
+  schedule(h.stalled_until(), h.id(), 0, 0);
 }
 
 void fabric::watch_peers_of(std::uint32_t index) {
@@ -106,11 +104,11 @@ void fabric::link_changed(std::uint32_t from, std::uint32_t to) {
 
 time_point fabric::silent_since(const endpoint_id& a, const endpoint_id& b) noexcept {
   host& h = at(b.host);
-  if (!h.alive || h.instance() != b.instance) return h.died_at;
+  if (!h.alive() || h.instance() != b.instance) return h.died_at();
   if (h.find(b.number) == nullptr) return time_point::min();
   time_point since =
       std::min(between(a.host, b.host).broken_since, between(b.host, a.host).broken_since);
-  if (h.stalled(now())) since = std::min(since, h.stalled_since);
+  if (h.stalled(now())) since = std::min(since, h.stalled_since());
   return since;
 }
 
@@ -153,40 +151,40 @@ time_point fabric::transmit(packet& p) noexcept {
   CORDMA_REQUIRE(p.payload != nullptr);
   const time_point start_now = now();
   host& source = at(p.from.host);
-  ++counters.packets;
-  if (!source.alive || source.instance() != p.from.instance) {
-    drop(p, fate::dead, faults.to_dead_hosts);
+  ++counters_.packets;
+  if (!source.alive() || source.instance() != p.from.instance) {
+    drop(p, fate::dead, faults_.to_dead_hosts);
     return start_now;
   }
   link& l = between(p.from.host, p.to.host);
   const link_options& o = l.options;
   if (o.queue_bytes != 0 && backlog(l, start_now) > o.queue_bytes) {
-    drop(p, fate::overflow, faults.overflowed);
+    drop(p, fate::overflow, faults_.overflowed);
     return start_now;
   }
-  const time_point start = std::max({start_now, l.free_at, source.stalled_until});
+  const time_point start = std::max({start_now, l.free_at, source.stalled_until()});
   const time_point departure = start + serialisation(o, p.length + header_bytes);
   l.free_at = departure;
   if (l.cut) {
-    drop(p, fate::cut, faults.partitioned);
+    drop(p, fate::cut, faults_.partitioned);
     return departure;
   }
   if (random_.chance(o.loss)) {
-    drop(p, fate::lost, faults.lost);
+    drop(p, fate::lost, faults_.lost);
     return departure;
   }
   const duration late = random_.up_to(o.jitter);
-  faults.delayed += late > duration::zero() ? 1U : 0U;
+  faults_.delayed += late > duration::zero() ? 1U : 0U;
   time_point arrival = departure + o.delay + late;
   if (random_.chance(o.reorder)) {
-    ++faults.reordered;
+    ++faults_.reordered;
     arrival += random_.up_to(o.reorder_delay);
   } else {
     arrival = std::max(arrival, l.last_arrival);
     l.last_arrival = arrival;
   }
   if (random_.chance(o.duplicate)) {
-    ++faults.duplicated;
+    ++faults_.duplicated;
     packet& copy = pool_.take();
     std::byte* const payload = copy.payload;
     copy = p;
@@ -256,12 +254,12 @@ void fabric::run_due() noexcept {
 void fabric::dispatch(event& e) noexcept {
   host& h = at(e.whose.host);
   const bool this_life = e.whose.instance == 0 || e.whose.instance == h.instance();
-  if (!h.alive || !this_life) {
-    if (e.carried != nullptr) drop(*e.carried, fate::dead, faults.to_dead_hosts);
+  if (!h.alive() || !this_life) {
+    if (e.carried != nullptr) drop(*e.carried, fate::dead, faults_.to_dead_hosts);
     return;
   }
   if (h.stalled(now())) {
-    e.when = h.stalled_until;
+    e.when = h.stalled_until();
     push(e);
     return;
   }

@@ -24,8 +24,8 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   [[nodiscard]] const network_options& options() const noexcept { return options_; }
   [[nodiscard]] random& chance() noexcept { return random_; }
   [[nodiscard]] std::uint64_t trace_hash() const noexcept { return hash_; }
-  fault_counters faults;
-  protocol_counters counters;
+  [[nodiscard]] fault_counters& faults() noexcept { return faults_; }
+  [[nodiscard]] protocol_counters& counters() noexcept { return counters_; }
 
   // ---- hosts ----
   static constexpr std::uint32_t no_host = 0xFFFFFFFF;
@@ -123,6 +123,8 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   network_options options_;
   reactor& home_;
   random random_;
+  fault_counters faults_;
+  protocol_counters counters_;
   std::uint64_t hash_ = 0;
   packet_pool pool_;
   std::vector<std::shared_ptr<host>> hosts_;

@@ -47,25 +47,27 @@ capabilities make_caps(std::uint32_t mtu, std::uint32_t max_queue_pairs) noexcep
 }  // namespace
 
 host::host(fabric& net, std::string name, std::uint32_t index, std::uint32_t instance,
-           std::uint32_t mtu)
+           std::uint32_t mtu, time_point last_death)
     : net_(net),
       name_(std::move(name)),
       index_(index),
       instance_(instance),
-      caps_(make_caps(mtu, net.options().max_queue_pairs)) {}
+      caps_(make_caps(mtu, net.options().max_queue_pairs)),
+      died_at_(last_death) {}
 
 result<void> host::charge() noexcept {
-  if (!alive) return failure{errc::shutdown, "this simulated host was killed"};
-  std::uint32_t left = allocations_left.load(std::memory_order_relaxed);
-  while (left != 0 && !allocations_left.compare_exchange_weak(left, left - 1)) {}
+  if (!alive_) return failure{errc::shutdown, "this simulated host was killed"};
+  std::uint32_t left = allocations_left_.load(std::memory_order_relaxed);
+  while (left != 0 && !allocations_left_.compare_exchange_weak(left, left - 1)) {}
   if (left != 1) return {};
-  ++net_.faults.failed_allocations;
+  ++net_.faults().failed_allocations;
   return failure{errc::no_memory, "no memory: the simulation was told to fail this allocation"};
 }
 
 void host::die() {
-  alive = false;
-  stalled_until = {};
+  alive_ = false;
+  died_at_ = net_.now();
+  stalled_until_ = {};
   requests_.clear();
   goodbyes_.clear();
   for_each_pair([this](sim_pair& p) {
@@ -131,7 +133,7 @@ void host::receive(const packet& p) noexcept {
     case packet_kind::attach:
       return send_control(packet_kind::refuse, p.to, p.from, {.why = errc::rejected});
     case packet_kind::bye: return send_control(packet_kind::bye_ack, p.to, p.from, {});
-    default: ++net_.counters.stray;
+    default: ++net_.counters().stray;
   }
 }
 
@@ -243,7 +245,7 @@ void host::free_port(std::uint16_t port) noexcept {
 void host::say_goodbye(const endpoint_id& self, const endpoint_id& peer, const handshake& what,
                        duration patience) noexcept {
   constexpr int tries = 64;
-  if (!alive) return;
+  if (!alive_) return;
   goodbye g{.token = next_token_++, .self = self, .peer = peer, .what = what};
   g.until = net_.now() + patience;
   g.every = std::max({patience / tries, 2 * net_.round_trip(index_, peer.host), duration(1000)});

@@ -18,7 +18,7 @@ class sim_listener;
 class host {
  public:
   host(fabric& net, std::string name, std::uint32_t index, std::uint32_t instance,
-       std::uint32_t mtu);
+       std::uint32_t mtu, time_point last_death);
   host(const host&) = delete;
   host& operator=(const host&) = delete;
 
@@ -32,22 +32,42 @@ class host {
   [[nodiscard]] endpoint_id id(std::uint32_t number = 0) const noexcept {
     return {index_, instance_, number};
   }
-  region_table regions;
-  std::weak_ptr<transport::domain> domain;  // the one handed out
+  [[nodiscard]] region_table& regions() noexcept { return regions_; }
+  // The one handed out; null: none lives.
+  [[nodiscard]] std::shared_ptr<domain> handed_out() const noexcept { return domain_.lock(); }
+  void hand_out(const std::shared_ptr<domain>& d) noexcept { domain_ = d; }
 
   // ---- faults ----
-  bool alive = true;
-  time_point stalled_since = never;
-  time_point stalled_until{};
-  time_point died_at{};                            // the last time a host of this name did
-  std::atomic<std::uint32_t> allocations_left{0};  // until one fails; 0: none will
-  std::uint32_t requests_left = 0;
-  wc_status request_status = wc_status::success;
-  std::uint32_t completions_left = 0;
-  [[nodiscard]] bool stalled(time_point now) const noexcept { return now < stalled_until; }
+  [[nodiscard]] bool alive() const noexcept { return alive_; }
+  void die();
+  // The last time a host of this name did.
+  [[nodiscard]] time_point died_at() const noexcept { return died_at_; }
+  [[nodiscard]] bool stalled(time_point now) const noexcept { return now < stalled_until_; }
+  [[nodiscard]] time_point stalled_since() const noexcept { return stalled_since_; }
+  [[nodiscard]] time_point stalled_until() const noexcept { return stalled_until_; }
+  void stall(time_point now, duration how_long) noexcept {
+    if (!stalled(now)) stalled_since_ = now;
+    stalled_until_ = std::max(stalled_until_, now + how_long);
+  }
+  // The n-th from now on; 0: none.
+  void fail_allocation(std::uint32_t n) noexcept {
+    allocations_left_.store(n, std::memory_order_relaxed);
+  }
+  void fail_request(std::uint32_t n, wc_status status) noexcept {
+    requests_left_ = n;
+    request_status_ = status;
+  }
+  void corrupt_completion(std::uint32_t n) noexcept { completions_left_ = n; }
   // For every call that needs memory: no_memory where that was asked for, shutdown on a dead host.
   [[nodiscard]] result<void> charge() noexcept;
-  void die();
+  // For every request: changes `status` if it is to fail.
+  void charge_request(wc_status& status) noexcept {
+    if (requests_left_ != 0 && --requests_left_ == 0) status = request_status_;
+  }
+  // For every completion: whether it is to be corrupted.
+  [[nodiscard]] bool charge_completion() noexcept {
+    return completions_left_ != 0 && --completions_left_ == 0;
+  }
 
   // ---- queue pairs ----
   static constexpr std::uint32_t slot_bits =
@@ -126,6 +146,16 @@ class host {
   std::uint32_t index_;
   std::uint32_t instance_;
   capabilities caps_;
+  region_table regions_;
+  std::weak_ptr<domain> domain_;
+  bool alive_ = true;
+  time_point stalled_since_ = never;
+  time_point stalled_until_{};
+  time_point died_at_;
+  std::atomic<std::uint32_t> allocations_left_{0};  // until one fails; 0: none will
+  std::uint32_t requests_left_ = 0;
+  wc_status request_status_ = wc_status::success;
+  std::uint32_t completions_left_ = 0;
   std::vector<slot> slots_;
   std::deque<std::uint32_t> free_slots_;
   std::unordered_map<std::uint16_t, sim_listener*> listeners_;

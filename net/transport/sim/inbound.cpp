@@ -15,7 +15,7 @@ inbound::outcome inbound::take_send(const packet& p) noexcept {
   if (!pair_.has_receive()) return outcome::not_ready;
   const recv_entry& e = pair_.recvs().front();
   if (p.first) {
-    if (!covered(pair_.home().regions, e.segments, access::local_write)) return outcome::unusable;
+    if (!covered(pair_.home().regions(), e.segments, access::local_write)) return outcome::unusable;
     filled_ = 0;
   }
   CORDMA_ASSERT_OP(filled_, <=, e.capacity);

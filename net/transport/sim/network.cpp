@@ -55,12 +55,12 @@ network::~network() = default;
 std::shared_ptr<domain> network::make_domain(std::string_view name) {
   const std::uint32_t index = fabric_->find_or_add(name, fabric_->options().mtu);
   const std::shared_ptr<host>& h = fabric_->share(index);
-  CORDMA_REQUIRE(h->alive);
+  CORDMA_REQUIRE(h->alive());
   // The domain points back at the host, so the host only remembers it.
-  std::shared_ptr<domain> d = h->domain.lock();
+  std::shared_ptr<domain> d = h->handed_out();
   if (d == nullptr) {
     d = std::make_shared<sim_domain>(fabric_, h);
-    h->domain = d;
+    h->hand_out(d);
   }
   return d;
 }
@@ -135,16 +135,14 @@ void network::stall(std::string_view name, duration how_long) {
 
 void network::kill(std::string_view name) { fabric_->kill(known(*fabric_, name).index()); }
 void network::revive(std::string_view name) { fabric_->revive(known(*fabric_, name).index()); }
-bool network::alive(std::string_view name) const { return known(*fabric_, name).alive; }
+bool network::alive(std::string_view name) const { return known(*fabric_, name).alive(); }
 
 void network::fail_allocation(std::string_view name, std::uint32_t n) {
-  known(*fabric_, name).allocations_left.store(n, std::memory_order_relaxed);
+  known(*fabric_, name).fail_allocation(n);
 }
 
 void network::fail_request(std::string_view name, std::uint32_t n, wc_status status) {
-  host& h = known(*fabric_, name);
-  h.requests_left = n;
-  h.request_status = status;
+  known(*fabric_, name).fail_request(n, status);
 }
 
 void network::fail_request(queue_pair& pair, std::uint32_t n, wc_status status) {
@@ -154,12 +152,12 @@ void network::fail_request(queue_pair& pair, std::uint32_t n, wc_status status) 
 }
 
 void network::corrupt_completion(std::string_view name, std::uint32_t n) {
-  known(*fabric_, name).completions_left = n;
+  known(*fabric_, name).corrupt_completion(n);
 }
 
 std::uint64_t network::seed() const noexcept { return fabric_->options().seed; }
-const fault_counters& network::faults() const noexcept { return fabric_->faults; }
-const protocol_counters& network::counters() const noexcept { return fabric_->counters; }
+const fault_counters& network::faults() const noexcept { return fabric_->faults(); }
+const protocol_counters& network::counters() const noexcept { return fabric_->counters(); }
 std::uint64_t network::trace_hash() const noexcept { return fabric_->trace_hash(); }
 
 }  // namespace cordma::transport::sim

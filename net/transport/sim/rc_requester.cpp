@@ -98,7 +98,7 @@ bool rc_requester::emit(send_entry& e, std::uint64_t psn) noexcept {
   const time_point now = pair_.net().now();
   departure_ = std::max(departure_, pair_.net().transmit(p));
   if (again) {
-    ++pair_.net().counters.retransmitted;
+    ++pair_.net().counters().retransmitted;
   } else {
     new_departure_ = departure_;
   }
@@ -286,7 +286,7 @@ void rc_requester::on_alarm() noexcept {
     return pair_.fail_send(wc_status::retry_exc_err, "the peer does not answer");
   }
   if (now >= retry_at_) {
-    ++pair_.net().counters.timeouts;
+    ++pair_.net().counters().timeouts;
     ++backoff_;
     asked_again_ = una_;
     go_back();

@@ -24,7 +24,7 @@ void rc_responder::on_request(const packet& p) noexcept {
   }
   if (nak_sent_) return;
   nak_sent_ = true;
-  ++pair_.net().counters.sequence_naks;
+  ++pair_.net().counters().sequence_naks;
   if (here_.whole() == 0) nak(nak_code::sequence);
 }
 
@@ -42,12 +42,12 @@ void rc_responder::execute(const packet& p) noexcept {
 
 // Seen before: the answer was lost, or the network copied the packet.
 void rc_responder::again(const packet& p) noexcept {
-  ++pair_.net().counters.duplicates;
+  ++pair_.net().counters().duplicates;
   if (p.kind == packet_kind::read_request) return on_read(p);
   if (p.kind != packet_kind::atomic_request) return ack();
   for (const result_of_atomic& r : atomics_) {
     if (!r.valid || r.psn != p.psn) continue;
-    ++pair_.net().counters.replayed_atomics;
+    ++pair_.net().counters().replayed_atomics;
     return answer_atomic(r.psn, r.value);
   }
 }
@@ -57,14 +57,15 @@ void rc_responder::again(const packet& p) noexcept {
 // REQUIRES that it is the next packet in order.
 bool rc_responder::goes_in_place(const packet& p) const noexcept {
   if (here_.open()) return true;
-  return pair_.in_place() != nullptr && pair_.options().shared != nullptr && !keeps_ && !in_.open() &&
-         p.kind == packet_kind::send && p.op == opcode::send && p.total <= arrivals::most_bytes;
+  return pair_.in_place() != nullptr && pair_.options().shared != nullptr && !keeps_ &&
+         !in_.open() && p.kind == packet_kind::send && p.op == opcode::send &&
+         p.total <= arrivals::most_bytes;
 }
 
 // A packet that came before, of a message that was not looked at. Where messages wait for receives, the first one is
 // offered again.
 void rc_responder::lies_here(const packet& p) noexcept {
-  ++pair_.net().counters.duplicates;
+  ++pair_.net().counters().duplicates;
   if (!keeps_) return ack();
   if (p.psn != settled()) return;
   nak_sent_ = false;
@@ -121,7 +122,7 @@ void rc_responder::not_taken(inbound::outcome outcome, const packet& p) noexcept
   switch (outcome) {
     case inbound::outcome::done: return;
     case inbound::outcome::not_ready:
-      ++pair_.net().counters.rnr_naks;
+      ++pair_.net().counters().rnr_naks;
       nak_sent_ = true;  // what follows is dropped until this one comes again
       return nak(nak_code::not_ready);
     case inbound::outcome::access:

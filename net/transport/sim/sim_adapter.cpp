@@ -25,7 +25,7 @@ result<memory_keys> sim_domain::register_memory(const memory_range& range) {
   if (!taken) return taken.why();
   const result<void> paid = host_->charge();
   if (!paid) return paid.why();
-  return host_->regions.add(range);
+  return host_->regions().add(range);
 }
 
 result<std::unique_ptr<adapter>> sim_domain::open(reactor& home) {
@@ -80,8 +80,8 @@ std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexc
       add_arrived(f.sender->hand_out());
     } else {
       out[n] = f.what;
-      if (h.completions_left != 0 && --h.completions_left == 0) {
-        ++domain_->net_->faults.corrupted_completions;
+      if (h.charge_completion()) {
+        ++domain_->net_->faults().corrupted_completions;
         out[n].id ^= garbage;
       }
       ++n;
@@ -216,7 +216,7 @@ result<queue_pair_options> sim_adapter::admit(const queue_pair_options& asked) c
   const result<void> ours = check_shared(asked, *this);
   if (!ours) return ours.why();
   if (pairs_ >= c.max_queue_pairs) {
-    ++domain_->net_->faults.full_adapters;
+    ++domain_->net_->faults().full_adapters;
     return failure{errc::full, "this adapter has its " + std::to_string(c.max_queue_pairs) +
                                    " queue pairs (network_options.max_queue_pairs)"};
   }

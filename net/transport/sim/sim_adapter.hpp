@@ -18,7 +18,7 @@ class sim_domain final : public domain, public std::enable_shared_from_this<sim_
       : net_(std::move(net)), host_(std::move(of)) {}
   [[nodiscard]] const capabilities& caps() const noexcept override { return host_->caps(); }
   result<memory_keys> register_memory(const memory_range& range) override;
-  void deregister_memory(std::uint32_t lkey) noexcept override { host_->regions.remove(lkey); }
+  void deregister_memory(std::uint32_t lkey) noexcept override { host_->regions().remove(lkey); }
   result<std::unique_ptr<adapter>> open(reactor& home) override;
 
  private:

@@ -30,7 +30,7 @@ sim_pair::sim_pair(sim_adapter& owner, const queue_pair_options& options)
       sends_(options_),
       recvs_(shared_ != nullptr ? 1 : options_.recv_depth,
              shared_ != nullptr ? shared_->max_segments() : options_.max_segments),
-      windows_(host_->regions) {
+      windows_(host_->regions()) {
   id_ = host_->id(host_->add(*this));
   owner_.add(*this);
   if (shared_ != nullptr) shared_->enter();
@@ -43,7 +43,7 @@ sim_pair::sim_pair(sim_adapter& owner, const queue_pair_options& options)
 
 sim_pair::~sim_pair() {
   const bool known = state_ != state::idle && state_ != state::connecting;
-  if (known && peer_.number != 0 && !goodbye_said_ && host_->alive) {
+  if (known && peer_.number != 0 && !goodbye_said_ && host_->alive()) {
     handshake last{.graceful = disconnect_called_, .nak = responder_.failed()};
     last.nak_psn = responder_.settled();
     host_->say_goodbye(id_, peer_, last, options_.peer_timeout);
@@ -96,7 +96,7 @@ bool sim_pair::put(message_head head, const std::byte* data, std::uint32_t bytes
   if (state_ != state::connected || !sends_.has_room_for_put()) return false;
   if (bytes > most_mtu - sizeof head) return false;
   if (net().chance().chance(net().options().refused_puts)) {
-    ++net().faults.refused_puts;
+    ++net().faults().refused_puts;
     return false;
   }
   packet& copy = net().take_packet();
@@ -130,8 +130,8 @@ result<std::uint32_t> sim_pair::make_window(const window_range& range) {
 // The request that is to fail, where this is it.
 void sim_pair::doom(send_entry& e) noexcept {
   if (requests_left_ != 0 && --requests_left_ == 0) e.doom = request_status_;
-  if (host_->requests_left != 0 && --host_->requests_left == 0) e.doom = host_->request_status;
-  if (e.doom != wc_status::success) ++net().faults.failed_requests;
+  host_->charge_request(e.doom);
+  if (e.doom != wc_status::success) ++net().faults().failed_requests;
 }
 
 wc_status sim_pair::inspect(const send_entry& e) noexcept {
@@ -143,7 +143,8 @@ wc_status sim_pair::inspect(const send_entry& e) noexcept {
   }
   if ((e.request.flags & post_flag::inline_data) != 0) return wc_status::success;
   const access right = atomic || op == opcode::read ? access::local_write : access::local_read;
-  return covered(host_->regions, e.segments, right) ? wc_status::success : wc_status::loc_prot_err;
+  return covered(host_->regions(), e.segments, right) ? wc_status::success
+                                                      : wc_status::loc_prot_err;
 }
 
 void sim_pair::pump() noexcept {
@@ -287,7 +288,7 @@ void sim_pair::receive(const packet& p) noexcept {
     return;
   }
   if (p.from != peer_) {
-    ++net().counters.stray;
+    ++net().counters().stray;
     return;
   }
   // What the client sends proves that it knows: its confirmation was lost or overtaken.

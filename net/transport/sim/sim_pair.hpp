@@ -104,7 +104,7 @@ class sim_pair final : public queue_pair {
   // The first bytes of what the peer's packet asks for.
   [[nodiscard]] region_table::pin pin_target(const packet& p, std::uint64_t bytes,
                                              access wanted) noexcept {
-    return host_->regions.resolve(p.rkey, p.remote_addr, bytes, wanted, windows_.owner());
+    return host_->regions().resolve(p.rkey, p.remote_addr, bytes, wanted, windows_.owner());
   }
   [[nodiscard]] bool may_send() const noexcept {
     return state_ == state::connected || state_ == state::closing;

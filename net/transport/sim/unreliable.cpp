@@ -109,7 +109,7 @@ void unreliable::send_datagram(send_entry& e) noexcept {
     p.to = {to.host_or_group, to.instance, e.to.queue_pair};
     e.departure = net.transmit(p);
   } else {
-    ++net.counters.stray;
+    ++net.counters().stray;
     net.give(p);
   }
 }
@@ -118,14 +118,14 @@ void unreliable::send_datagram(send_entry& e) noexcept {
 
 // The message in progress, or the one this packet belongs to, will not be delivered.
 void unreliable::lose() noexcept {
-  if (!skipping_) ++pair_.net().counters.uc_dropped;
+  if (!skipping_) ++pair_.net().counters().uc_dropped;
   skipping_ = true;
   in_.drop();
 }
 
 void unreliable::on_message(const packet& p) noexcept {
   if (p.psn < expected_) {  // a copy, or overtaken: its message is lost already
-    ++pair_.net().counters.duplicates;
+    ++pair_.net().counters().duplicates;
     return;
   }
   if (p.psn > expected_ && in_.open()) lose();
@@ -141,19 +141,19 @@ void unreliable::on_message(const packet& p) noexcept {
 void unreliable::on_datagram(const packet& p) noexcept {
   fabric& net = pair_.net();
   if (p.qkey != pair_.options().qkey) {
-    ++net.counters.ud_wrong_qkey;
+    ++net.counters().ud_wrong_qkey;
     return;
   }
   if (p.length > pair_.mtu()) {
-    ++net.counters.ud_too_long;
+    ++net.counters().ud_too_long;
     return;
   }
   if (pair_.recvs().empty() || p.length > pair_.recvs().front().capacity) {
-    ++net.counters.ud_no_receive;
+    ++net.counters().ud_no_receive;
     return;
   }
   const recv_entry& e = pair_.recvs().front();
-  if (!covered(pair_.home().regions, e.segments, access::local_write)) {
+  if (!covered(pair_.home().regions(), e.segments, access::local_write)) {
     pair_.complete_recv(wc_status::loc_prot_err, p, 0);
     return;
   }
