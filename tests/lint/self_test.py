@@ -231,11 +231,11 @@ class Members(unittest.TestCase):
     CHANGES = "public: void f();"
 
     def counted(self, body, heading="class c"):
-        """(members, public members, functions, those that change it) of a class with this body."""
+        """(members, public members, functions that change it) of a class with this body."""
         text = f"namespace cordma {{\n{heading} {{\n{body}\n}};\n}}\n"
         found = {c.name: c for c in planted(members.classes, {"net/a.hpp": text})}
         c = found["c"]
-        return c.members, c.public, c.functions, c.mutators
+        return c.members, c.public, c.mutators
 
     def found(self, text, known=None):
         return planted(lambda root: members.check(root, known or {}), {"net/a.hpp": text})
@@ -276,19 +276,19 @@ class Members(unittest.TestCase):
         for body, heading, wanted in self.PUBLIC:
             self.assertEqual(self.counted(body, heading)[1], wanted, body)
 
-    FUNCTIONS = [  # (body, functions, those that change it)
-        ("void f(); int g() const; static void h(); int i() const noexcept { return 1; }", 4, 1),
-        ("c(); explicit c(int) noexcept : a(1) {} ~c(); c& operator=(const c&); c(const c&) = delete;", 4, 0),
-        ("c& operator=(c&&) = default; bool operator==(const c&) const = default;", 0, 0),
-        ("int& operator[](int) { return a[0]; } int operator[](int) const; void operator()(); operator int();", 4, 3),
-        ("template <class T> void f(T t) & { g(t); } auto h() const& -> int; auto i() -> const int&;", 3, 2),
-        ("virtual void f() = 0; void g() const override; void (*pointer)(int);", 2, 1),
-        ("friend void f(c&); friend void g(c&) { h(); }", 0, 0),
+    FUNCTIONS = [  # (body, those that change it)
+        ("void f(); int g() const; static void h(); int i() const noexcept { return 1; }", 1),
+        ("c(); explicit c(int) noexcept : a(1) {} ~c(); c& operator=(const c&); c(const c&) = delete;", 0),
+        ("c& operator=(c&&) = default; bool operator==(const c&) const = default;", 0),
+        ("int& operator[](int) { return a[0]; } int operator[](int) const; void operator()(); operator int();", 3),
+        ("template <class T> void f(T t) & { g(t); } auto h() const& -> int; auto i() -> const int&;", 2),
+        ("virtual void f() = 0; void g() const override; void (*pointer)(int);", 1),
+        ("friend void f(c&); friend void g(c&) { h(); }", 0),
     ]
 
     def test_which_functions_change_the_state(self):
-        for body, functions, mutators in self.FUNCTIONS:
-            self.assertEqual(self.counted(body)[2:], (functions, mutators), body)
+        for body, mutators in self.FUNCTIONS:
+            self.assertEqual(self.counted(body)[2], mutators, body)
 
     def test_each_class_counts_on_its_own(self):
         text = ("namespace cordma::detail {\nclass outer {\n  struct inner { int a, b; };\n  inner i;\n};\n"
@@ -308,8 +308,8 @@ class Members(unittest.TestCase):
         for count, wanted in ((30, 0), (31, 1)):
             fields = "".join(f"int m{i}; " for i in range(count))
             self.assertEqual(len(self.found(f"class c {{ {fields} {self.CHANGES} }};")), wanted)
-            self.assertEqual(len(self.found(f"struct c {{ {fields} int f() const; }};")), wanted)
-            self.assertEqual(self.found(f"struct c {{ {fields} }};"), [])
+            for record in ("", "int f() const;"):
+                self.assertEqual(self.found(f"struct c {{ {fields} {record} }};"), [])
 
     def test_public_members(self):
         self.assertEqual(len(self.found(f"struct c {{ int a; {self.CHANGES} }};")), 1)
