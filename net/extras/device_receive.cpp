@@ -59,7 +59,7 @@ result<void> device_receive::make(adapter_poller& over) {
   device_ = std::move(*made);
   CORDMA_ASSERT_OP(device_->depth(), >, 0U);
   via_ = &over;
-  device_->user = static_cast<completion_sink*>(this);
+  device_->set_user(static_cast<completion_sink*>(this));
   kind = static_cast<std::size_t>(over.domain().caps().transport);
   worker()->add(*this);
   joined_ = worker();
@@ -167,7 +167,7 @@ bool device_receive::on_completion(std::uint32_t index, const transport::complet
   if (index >= pool().count()) return false;
   entry& e = entries_[index];
   --posted_;
-  auto* const core = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user) : nullptr;
+  auto* const core = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user()) : nullptr;
   if (c.status != transport::wc_status::success || core == nullptr || core->handle_gone) {
     to_idle(e);
     // Where the device refuses receives, the next one is tried when something else happens.
