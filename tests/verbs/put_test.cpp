@@ -223,9 +223,10 @@ TEST_CASE("L5: nothing is put over UC, nor to a peer that cannot be asked what b
 
 TEST_CASE("L5: without a place nothing is put, what is posted has its own, and places come back") {
   conversation c;
+  constexpr std::uint32_t places = verbs::puts_beside(depth);
   std::uint64_t number = 0;
-  while (c.put(number, 8)) REQUIRE(++number <= verbs::most_puts);  // nobody receives
-  CHECK(number == verbs::most_puts);
+  while (c.put(number, 8)) REQUIRE(++number <= places);  // nobody receives
+  CHECK(number == places);
   CHECK_FALSE(c.put(number, 8));
   for (std::uint32_t i = 0; i < depth; ++i) c.send(number++, 8);
   CHECK_FALSE(c.put(number, 8));
@@ -234,7 +235,7 @@ TEST_CASE("L5: without a place nothing is put, what is posted has its own, and p
     return c.received == number && c.sent.size() == depth;
   });
   for (int round = 0; round < 10; ++round) {
-    for (std::uint32_t i = 0; i < verbs::most_puts / 2; ++i) {
+    for (std::uint32_t i = 0; i < places / 2; ++i) {
       c.post_receive();
       REQUIRE(c.put(number++, 8));
     }

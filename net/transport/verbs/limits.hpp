@@ -3,6 +3,8 @@
 
 #include <cordma/net/transport/verbs/wire.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,8 +16,12 @@ inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header an
 inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
 inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
 inline constexpr std::uint32_t most_puts = 32;  // messages that are put, on the device at once
-inline constexpr std::uint32_t puts_per_completion = 16;  // of which one asks for it
-static_assert(most_puts >= 2 * puts_per_completion, "others are put while a completion is awaited");
+// Of a queue pair with so many requests of the layer above, in a power of two. A device rounds its send queue up to one
+// as well, and most depths are one: then these places are there already.
+[[nodiscard]] constexpr std::uint32_t puts_beside(std::uint32_t send_depth) noexcept {
+  return std::bit_floor(std::clamp(send_depth / 2, 2U, most_puts));
+}
+static_assert(puts_beside(1) == 2 && puts_beside(15) == 4 && puts_beside(most_depth) == most_puts);
 inline constexpr std::size_t most_gids = 1024;        // entries looked at
 inline constexpr std::uint32_t most_gid_index = 255;  // that fits into a path
 inline constexpr std::size_t post_list_length = 128;  // requests behind one doorbell

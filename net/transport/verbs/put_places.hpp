@@ -1,15 +1,21 @@
-// The places of a send queue for messages that are put. One in `puts_per_completion` asks for its
-// completion, which stands for those before it.
+// The places of a send queue for messages that are put. Twice in a round of them one asks for its
+// completion, which stands for those before it: others are put while that is awaited.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
 #include <cordma/net/transport/verbs/limits.hpp>
+
+#include <bit>
 
 namespace cordma::transport::verbs {
 
 // Of one queue pair. Bound to its adapter's thread.
 class put_places {
  public:
+  // REQUIRES a power of two.
+  explicit put_places(std::uint32_t places) noexcept : places_(places) {
+    CORDMA_REQUIRE(std::has_single_bit(places) && places >= 2);
+  }
   // Messages of at most so many bytes, head included, can be put from now on; less than a head: none.
   void open(std::uint32_t longest) noexcept {
     limit_ = longest < sizeof(message_head)
@@ -19,16 +25,17 @@ class put_places {
   void close() noexcept { limit_ = 0; }
   // Whether there is a place for one with so many bytes behind its head.
   [[nodiscard]] bool can_take(std::uint32_t bytes) const noexcept {
-    return bytes < limit_ && posted_ - done_ < most_puts;
+    return bytes < limit_ && posted_ - done_ < places_;
   }
   // The running number of the next one, and whether that asks for a completion.
   [[nodiscard]] std::uint32_t next() const noexcept { return posted_; }
   [[nodiscard]] bool next_completes() const noexcept {
-    return posted_ % puts_per_completion == puts_per_completion - 1;
+    const std::uint32_t last = places_ / 2 - 1;
+    return (posted_ & last) == last;
   }
   // REQUIRES can_take(). The next one is on the device.
   void take() noexcept {
-    CORDMA_ASSERT_OP(posted_ - done_, <, most_puts);
+    CORDMA_ASSERT_OP(posted_ - done_, <, places_);
     ++posted_;
   }
   // The one of this number was carried out, with all before it. False: none such is on the device.
@@ -46,6 +53,7 @@ class put_places {
   }
 
  private:
+  std::uint32_t places_;
   std::uint32_t limit_ = 0;  // more bytes than a head can have behind it; 0: nothing is put
   std::uint32_t posted_ = 0;
   std::uint32_t done_ = 0;

@@ -147,7 +147,7 @@ class verbs_pair final : public queue_pair {
   static constexpr std::uint32_t put_segments = 2;  // the head, and what is behind it
   // Requests on the device at once: those of the layer above, the probe, and what is put.
   [[nodiscard]] std::uint32_t most_sends() const noexcept {
-    return options_.send_depth + 1 + (puts() ? most_puts : 0);
+    return options_.send_depth + 1 + (puts() ? puts_beside(options_.send_depth) : 0);
   }
   [[nodiscard]] std::uint32_t completions() const noexcept {
     return most_sends() + options_.recv_depth;
@@ -269,7 +269,7 @@ class verbs_pair final : public queue_pair {
   request_names names_;
   checked_state<life_phase> phase_{phase::idle};
   send_ring sends_;
-  put_places puts_;
+  put_places puts_{puts_beside(options_.send_depth)};
   recv_table receives_;
   shared_receives shared_;
   own_events events_;
