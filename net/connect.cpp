@@ -73,25 +73,25 @@ connect_operation::connect_operation(connect_operation&& other) noexcept
       tried_(std::move(other.tried_)),
       reason_(std::move(other.reason_)),
       rejection_(std::move(other.rejection_)) {
-  if (endpoint_ != nullptr && endpoint_->connector == &other) endpoint_->connector = this;
+  if (endpoint_ != nullptr && endpoint_->connector() == &other) endpoint_->connect_by(this);
 }
 
 connect_operation::~connect_operation() { drop_endpoint(); }
 
 void connect_operation::drop_endpoint() noexcept {
   if (endpoint_ == nullptr) return;
-  CORDMA_ASSERT(endpoint_->connector == this || endpoint_->connector == nullptr);
-  endpoint_->connector = nullptr;
-  if (endpoint_->worker != nullptr) {
-    endpoint_->worker->enter_to_destroy();
-    endpoint_->worker->bury(std::move(endpoint_));
+  CORDMA_ASSERT(endpoint_->connector() == this || endpoint_->connector() == nullptr);
+  endpoint_->connect_by(nullptr);
+  if (endpoint_->worker() != nullptr) {
+    endpoint_->worker()->enter_to_destroy();
+    endpoint_->worker()->bury(std::move(endpoint_));
   }
   endpoint_.reset();
 }
 
 void connect_operation::fail(failure why) noexcept {
   // Not answered: it can still be accepted otherwise, or rejected.
-  if (request_ != nullptr && !request_->answered) request_->taken = false;
+  if (request_ != nullptr) request_->give_back();
   failure_ = std::move(why.with_operation(request_ != nullptr ? "accept" : "connect"));
   finish();
 }
@@ -200,20 +200,19 @@ void connect_operation::watch(std::unique_ptr<transport::queue_pair> pair,
   CORDMA_ASSERT_OP(state(), ==, phase::posted);
   endpoint_ = std::make_unique<detail::endpoint_core>();
   endpoint_->adopt(*worker_, std::move(pair), via);
-  endpoint_->connector = this;
+  endpoint_->connect_by(this);
   worker_->add(*endpoint_);
-  endpoint_->reason = reason_ + std::string(name(endpoint_->caps->transport)) +
-                      (request_ != nullptr               ? ": chosen by the peer"
-                       : options_.transport              ? ": required"
-                       : worker_->adapters().size() == 1 ? ": the only one of this Context"
-                       : tried_.empty() ? ": the preferred one that reaches the peer"
-                                        : ": after " + tried_.substr(0, tried_.size() - 2));
+  endpoint_->explain(reason_ + std::string(name(endpoint_->caps().transport)) +
+                     (request_ != nullptr               ? ": chosen by the peer"
+                      : options_.transport              ? ": required"
+                      : worker_->adapters().size() == 1 ? ": the only one of this Context"
+                      : tried_.empty() ? ": the preferred one that reaches the peer"
+                                       : ": after " + tried_.substr(0, tried_.size() - 2)));
 }
 
 void connect_operation::do_accept() {
-  CORDMA_ASSERT(request_->taken && !request_->answered);
-  CORDMA_ASSERT(request_->anchor->worker == worker_ && request_->via != nullptr);
-  detail::adapter_poller& via = *request_->via;
+  CORDMA_ASSERT(request_->is_taken() && request_->worker() == worker_);
+  detail::adapter_poller& via = request_->via();
   const transport::capabilities& caps = via.domain().caps();
   if (private_data_.size() > caps.max_accept_data) {
     fail({errc::invalid_value,
@@ -231,9 +230,9 @@ void connect_operation::do_accept() {
     fail(asked.why());
     return;
   }
-  asked->peer = request_->peer_is;
+  asked->peer = request_->peer_is();
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
-      via.adapter().accept(request_->id, *asked, private_data_);
+      via.adapter().accept(request_->id(), *asked, private_data_);
   if (pair.code() == errc::bad_state) {  // nobody answered it but us
     fail({errc::connection_reset, "the client went away before it was accepted"});
     return;
@@ -242,22 +241,24 @@ void connect_operation::do_accept() {
     fail(pair.why());
     return;
   }
-  request_->answered = true;
+  request_->on_accepted();
   watch(std::move(*pair), via);
-  endpoint_->peer_data = request_->data;
+  endpoint_->keep_peer_data(request_->data());
 }
 
 Endpoint connect_operation::take() noexcept { return Endpoint(std::move(endpoint_)); }
 
 void connect_operation::on_worker_gone() noexcept {
-  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector == this);
-  endpoint_->connector = nullptr;
+  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector() == this);
+  endpoint_->connect_by(nullptr);
   fail({errc::shutdown, "the Worker was destroyed"});
 }
 
 void connect_operation::on_established() noexcept {
-  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector == nullptr);
-  if (for_ != nullptr && endpoint_->peer != nullptr) detail::peer_of(*endpoint_).sender = for_;
+  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector() == nullptr);
+  if (for_ != nullptr && endpoint_->frames() != nullptr) {
+    detail::peer_of(*endpoint_).send_as(*for_);
+  }
   finish();
 }
 
@@ -270,7 +271,7 @@ failure connect_operation::after_tried(failure why) const noexcept {
 }
 
 void connect_operation::on_failed(transport::cm_event event) noexcept {
-  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector == nullptr);
+  CORDMA_ASSERT(endpoint_ != nullptr && endpoint_->connector() == nullptr);
   CORDMA_ASSERT_OP(event.why.code(), !=, errc::ok);
   rejection_ = std::move(event.data);
   if (request_ != nullptr || !goes_on_after(event.why.code())) {
@@ -279,7 +280,7 @@ void connect_operation::on_failed(transport::cm_event event) noexcept {
     return;
   }
   try {
-    note(endpoint_->caps->transport, event.why.code(), event.why.message());
+    note(endpoint_->caps().transport, event.why.code(), event.why.message());
   } catch (const std::bad_alloc&) {
     tried_.clear();
   }

@@ -17,7 +17,7 @@ class Messages;
 namespace detail {
 class adapter_poller;
 class worker_core;
-struct pending_request;
+class pending_request;
 }  // namespace detail
 
 struct connect_options {

@@ -33,9 +33,9 @@ DatagramEndpoint& DatagramEndpoint::operator=(DatagramEndpoint&& other) noexcept
 }
 
 DatagramEndpoint::~DatagramEndpoint() {
-  if (core_ == nullptr || core_->worker == nullptr) return;
-  core_->worker->enter_to_destroy();
-  core_->worker->bury(std::move(core_));
+  if (core_ == nullptr || core_->worker() == nullptr) return;
+  core_->worker()->enter_to_destroy();
+  core_->worker()->bury(std::move(core_));
 }
 
 namespace {
@@ -43,8 +43,8 @@ namespace {
 constexpr const char* bound_to_thread = "a port may only be used on the thread of its Worker";
 
 result<void> is_usable(const detail::endpoint_core& e) noexcept {
-  if (e.pair == nullptr || e.state == endpoint_state::closed) return errc::bad_state;
-  if (!e.home->on_owner_thread()) return e.home->wrong_thread(bound_to_thread);
+  if (e.pair() == nullptr || e.state() == endpoint_state::closed) return errc::bad_state;
+  if (!e.home()->on_owner_thread()) return e.home()->wrong_thread(bound_to_thread);
   return {};
 }
 
@@ -55,10 +55,10 @@ datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const data
     sending.refuse(failure::of(errc::invalid_value,
                                {"a datagram_peer that names no port: take one from self(), "
                                 "group(), resolve() or a datagram that came"}));
-  } else if (message.size() > e.caps->max_datagram) {
+  } else if (message.size() > e.caps().max_datagram) {
     sending.refuse(
         failure::of(errc::invalid_value,
-                    {message.size(), " bytes, the longest datagram is ", e.caps->max_datagram}));
+                    {message.size(), " bytes, the longest datagram is ", e.caps().max_datagram}));
   } else {
     sending.add(message);
   }
@@ -70,7 +70,7 @@ datagram_send_operation outgoing(detail::endpoint_core& e, opcode op, const data
 result<datagram_peer> DatagramEndpoint::self() const {
   const result<void> usable = is_usable(*core_);
   if (!usable) return usable.why();
-  return core_->pair->self();
+  return core_->pair()->self();
 }
 
 datagram_send_operation DatagramEndpoint::send_to(const datagram_peer& peer,
@@ -95,24 +95,24 @@ datagram_recv_operation DatagramEndpoint::recv_from(const Slice& into) noexcept 
 result<datagram_peer> DatagramEndpoint::group(const transport::address& name) const {
   const result<void> usable = is_usable(*core_);
   if (!usable) return usable.why();
-  return core_->pair->group(name);
+  return core_->pair()->group(name);
 }
 
 result<void> DatagramEndpoint::join(const transport::address& group) {
   const result<void> usable = is_usable(*core_);
-  return usable ? core_->pair->join(group) : usable;
+  return usable ? core_->pair()->join(group) : usable;
 }
 
 result<void> DatagramEndpoint::leave(const transport::address& group) {
   const result<void> usable = is_usable(*core_);
-  return usable ? core_->pair->leave(group) : usable;
+  return usable ? core_->pair()->leave(group) : usable;
 }
 
 result<transport::address> DatagramEndpoint::bind(std::string_view where) {
   const result<void> usable = is_usable(*core_);
   if (!usable) return usable.why();
   const result<transport::address> parsed = parse_address(where);
-  return parsed ? core_->pair->bind(*parsed) : parsed;
+  return parsed ? core_->pair()->bind(*parsed) : parsed;
 }
 
 resolve_operation DatagramEndpoint::resolve(std::string to) {
@@ -123,30 +123,30 @@ state_operation DatagramEndpoint::close() noexcept {
   return state_operation(*core_, state_operation::kind::close);
 }
 
-endpoint_state DatagramEndpoint::state() const noexcept { return core_->state; }
-std::size_t DatagramEndpoint::max_datagram() const noexcept { return core_->caps->max_datagram; }
-const endpoint_options& DatagramEndpoint::actual() const noexcept { return core_->granted; }
-transport::kind DatagramEndpoint::transport() const noexcept { return core_->caps->transport; }
+endpoint_state DatagramEndpoint::state() const noexcept { return core_->state(); }
+std::size_t DatagramEndpoint::max_datagram() const noexcept { return core_->caps().max_datagram; }
+const endpoint_options& DatagramEndpoint::actual() const noexcept { return core_->granted(); }
+transport::kind DatagramEndpoint::transport() const noexcept { return core_->caps().transport; }
 std::size_t DatagramEndpoint::inflight() const noexcept { return core_->inflight(); }
-const endpoint_counters& DatagramEndpoint::counters() const noexcept { return core_->counters; }
+const endpoint_counters& DatagramEndpoint::counters() const noexcept { return core_->counters(); }
 
 // ---- resolve_operation ----
 
 resolve_operation::resolve_operation(detail::endpoint_core& endpoint, std::string to)
-    : operation(endpoint.home), endpoint_(&endpoint), to_(std::move(to)) {}
+    : operation(endpoint.home()), endpoint_(&endpoint), to_(std::move(to)) {}
 
 resolve_operation::~resolve_operation() {
   if (state() != phase::queued) return;
-  CORDMA_ASSERT(linked() && endpoint_->pair != nullptr);
-  endpoint_->pair->forget(request_);
+  CORDMA_ASSERT(linked() && endpoint_->pair() != nullptr);
+  endpoint_->pair()->forget(request_);
 }
 
 failure resolve_operation::obstacle() const noexcept {
-  if (endpoint_->worker == nullptr) return {errc::shutdown, "its Worker is gone"};
-  if (!endpoint_->home->on_owner_thread()) {
-    return endpoint_->home->wrong_thread(bound_to_thread);
+  if (endpoint_->worker() == nullptr) return {errc::shutdown, "its Worker is gone"};
+  if (!endpoint_->home()->on_owner_thread()) {
+    return endpoint_->home()->wrong_thread(bound_to_thread);
   }
-  if (endpoint_->state != endpoint_state::connected) {
+  if (endpoint_->state() != endpoint_state::connected) {
     return {errc::not_connected, "the port is closed, or closing"};
   }
   return errc::ok;
@@ -165,15 +165,15 @@ void resolve_operation::do_start() noexcept {
 void resolve_operation::ask() {
   const cordma::result<transport::address> at = parse_address(to_);
   if (!at) return fail(at.why());
-  const cordma::result<std::uint64_t> request = endpoint_->pair->resolve(*at);
+  const cordma::result<std::uint64_t> request = endpoint_->pair()->resolve(*at);
   if (!request) return fail(request.why());
   request_ = *request;
   set_phase(phase::queued);
-  endpoint_->resolvers.push_back(*this);
+  endpoint_->wait(*this);
 }
 
 void resolve_operation::do_cancel() noexcept {
-  endpoint_->pair->forget(request_);
+  endpoint_->pair()->forget(request_);
   unlink();
   fail(errc::canceled);
 }

@@ -79,7 +79,7 @@ class [[nodiscard]] resolve_operation final : public operation<resolve_operation
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::endpoint_core;
+  friend class detail::endpoint_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
   datagram_peer take() const noexcept { return found_; }

@@ -20,18 +20,18 @@ std::string_view name(endpoint_state s) noexcept {
 
 Endpoint::Endpoint() noexcept = default;
 Endpoint::Endpoint(std::unique_ptr<detail::endpoint_core> core) noexcept : core_(std::move(core)) {
-  if (core_ != nullptr) core_->handle = this;
+  if (core_ != nullptr) core_->belong_to(this);
 }
 Endpoint::Endpoint(Endpoint&& other) noexcept
     : user_data_holder(other), core_(std::move(other.core_)) {
-  if (core_ != nullptr) core_->handle = this;
+  if (core_ != nullptr) core_->belong_to(this);
 }
 
 Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
   if (this != &other) {
     Endpoint old(std::move(*this));
     core_ = std::move(other.core_);
-    if (core_ != nullptr) core_->handle = this;
+    if (core_ != nullptr) core_->belong_to(this);
     user_data_holder::operator=(other);
   }
   return *this;
@@ -39,9 +39,9 @@ Endpoint& Endpoint::operator=(Endpoint&& other) noexcept {
 
 Endpoint::~Endpoint() {
   if (core_ == nullptr) return;
-  if (core_->worker == nullptr) return;
-  core_->worker->enter_to_destroy();
-  core_->worker->bury(std::move(core_));
+  if (core_->worker() == nullptr) return;
+  core_->worker()->enter_to_destroy();
+  core_->worker()->bury(std::move(core_));
 }
 
 send_operation Endpoint::send(const Slice& message) noexcept {
@@ -109,14 +109,14 @@ message_operation Endpoint::recv(BufferPool& pool) noexcept {
 }
 
 result<void> Endpoint::publish_receives(const MemoryRegion& word) {
-  if (core_->home != nullptr && !core_->home->on_owner_thread())
-    return core_->home->wrong_thread(detail::endpoint_rule);
-  if (core_->granted.shared != nullptr) {
+  if (core_->home() != nullptr && !core_->home()->on_owner_thread())
+    return core_->home()->wrong_thread(detail::endpoint_rule);
+  if (core_->granted().shared != nullptr) {
     return failure{errc::bad_state, "the receives of this Endpoint are those of its SharedReceive"};
   }
   const detail::region_core* const region = word.all().region();
   const bool aligned = reinterpret_cast<std::uintptr_t>(word.data()) % 8 == 0;
-  if (region == nullptr || region->context != core_->context || word.size() < 8 || !aligned) {
+  if (region == nullptr || region->context != core_->context() || word.size() < 8 || !aligned) {
     return failure{errc::invalid_value,
                    "it takes 8 aligned bytes of a MemoryRegion of the same Context"};
   }
@@ -124,8 +124,7 @@ result<void> Endpoint::publish_receives(const MemoryRegion& word) {
     return failure{errc::not_supported,
                    "the count of receives is written by the CPU: publish it in host memory"};
   }
-  core_->posted_word = word;
-  core_->tell_posted();
+  core_->publish_receives(word);
   return {};
 }
 
@@ -199,24 +198,17 @@ send_operation Endpoint::send_invalidate(std::span<const Slice> gathered,
 }
 
 void Endpoint::fence() noexcept {
-  if (core_->home != nullptr && !core_->home->enter()) return;
-  core_->fence_next = true;
-  core_->open_to = 0;
+  if (core_->home() != nullptr && !core_->home()->enter()) return;
+  core_->fence();
 }
 
 send_operation Endpoint::flush() noexcept { return send_operation(*core_, opcode::flush); }
 
 Endpoint::Batch::Batch(detail::endpoint_core& endpoint) noexcept : endpoint_(endpoint) {
-  if (endpoint_.home != nullptr) static_cast<void>(endpoint_.home->enter());
-  ++endpoint_.batches;
-  endpoint_.refresh_open();
+  if (endpoint_.home() != nullptr) static_cast<void>(endpoint_.home()->enter());
+  endpoint_.begin_batch();
 }
-// What was posted before a fork() is the parent's to send.
-Endpoint::Batch::~Batch() {
-  if (--endpoint_.batches != 0 || endpoint_.is_inherited()) return;
-  endpoint_.refresh_open();
-  endpoint_.ring();
-}
+Endpoint::Batch::~Batch() { endpoint_.end_batch(); }
 Endpoint::Batch Endpoint::batch() noexcept { return Batch(*core_); }
 
 state_operation Endpoint::close() noexcept {
@@ -227,105 +219,82 @@ state_operation Endpoint::state_changed() noexcept {
 }
 
 result<std::vector<std::byte>> Endpoint::descriptor() const {
-  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) return errc::bad_state;
-  if (core_->home == nullptr) return errc::shutdown;
-  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(detail::endpoint_rule);
-  return core_->pair->descriptor();
+  if (core_->state() != endpoint_state::connecting || core_->pair() == nullptr)
+    return errc::bad_state;
+  if (core_->home() == nullptr) return errc::shutdown;
+  if (!core_->home()->on_owner_thread()) return core_->home()->wrong_thread(detail::endpoint_rule);
+  return core_->pair()->descriptor();
 }
 
 result<void> Endpoint::connect(std::span<const std::byte> peer_descriptor) {
-  if (core_->state != endpoint_state::connecting || core_->pair == nullptr) {
+  if (core_->state() != endpoint_state::connecting || core_->pair() == nullptr) {
     return failure{errc::bad_state, "it was connected before"};
   }
-  if (!core_->home->on_owner_thread()) return core_->home->wrong_thread(detail::endpoint_rule);
-  return core_->pair->connect(peer_descriptor);
+  if (!core_->home()->on_owner_thread()) return core_->home()->wrong_thread(detail::endpoint_rule);
+  return core_->pair()->connect(peer_descriptor);
 }
 
-void Endpoint::abort() noexcept {
-  const bool unwired = core_->wiring != nullptr;
-  if (core_->state == endpoint_state::closed || (core_->pair == nullptr && !unwired)) return;
-  if (!core_->home->enter()) return;
-  core_->closed_here = true;
-  if (!unwired) core_->pair->abort();
-  core_->end({errc::not_connected, "aborted by this side"});
-  core_->wiring.reset();
-}
+void Endpoint::abort() noexcept { core_->abort(); }
 
-endpoint_state Endpoint::state() const noexcept { return core_->state; }
-const failure* Endpoint::first_cause() const noexcept { return core_->cause.get(); }
-const endpoint_options& Endpoint::actual() const noexcept { return core_->granted; }
+endpoint_state Endpoint::state() const noexcept { return core_->state(); }
+const failure* Endpoint::first_cause() const noexcept { return core_->cause().get(); }
+const endpoint_options& Endpoint::actual() const noexcept { return core_->granted(); }
 std::vector<transport::property> Endpoint::properties() const {
-  if (core_->pair == nullptr) return {};
-  std::vector<transport::property> all = core_->pair->properties();
-  const bool open = core_->state != endpoint_state::closed;
-  if (core_->peer != nullptr && open) core_->peer->describe(all);
+  if (core_->pair() == nullptr) return {};
+  std::vector<transport::property> all = core_->pair()->properties();
+  const bool open = core_->state() != endpoint_state::closed;
+  if (core_->frames() != nullptr && open) core_->frames()->describe(all);
   return all;
 }
 result<RemoteView> Endpoint::view(const RemoteSlice& of) const {
-  if (core_->home != nullptr && !core_->home->on_owner_thread())
-    return core_->home->wrong_thread(detail::endpoint_rule);
-  if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
+  if (core_->home() != nullptr && !core_->home()->on_owner_thread())
+    return core_->home()->wrong_thread(detail::endpoint_rule);
+  if (core_->pair() == nullptr) return failure{errc::not_connected, "there is no queue pair"};
   if (detail::all_unknown(of.keys())) return detail::no_key(of.keys(), transport());
   result<transport::peer_view> found =
-      core_->pair->view(of.rkey(transport()), of.addr(), of.size());
+      core_->pair()->view(of.rkey(transport()), of.addr(), of.size());
   if (!found) return found.why();
   return RemoteView(std::move(*found));
 }
 result<transport::queue_pair_state> Endpoint::debug_state() const {
-  if (core_->home != nullptr && !core_->home->on_owner_thread())
-    return core_->home->wrong_thread(detail::endpoint_rule);
-  if (core_->pair == nullptr) return failure{errc::not_connected, "there is no queue pair"};
-  return core_->pair->device_state();
+  if (core_->home() != nullptr && !core_->home()->on_owner_thread())
+    return core_->home()->wrong_thread(detail::endpoint_rule);
+  if (core_->pair() == nullptr) return failure{errc::not_connected, "there is no queue pair"};
+  return core_->pair()->device_state();
 }
-transport::kind Endpoint::transport() const noexcept { return core_->caps->transport; }
-const transport::capabilities& Endpoint::abilities() const noexcept { return *core_->caps; }
-const std::string& Endpoint::transport_reason() const noexcept { return core_->reason; }
+transport::kind Endpoint::transport() const noexcept { return core_->caps().transport; }
+const transport::capabilities& Endpoint::abilities() const noexcept { return core_->caps(); }
+const std::string& Endpoint::transport_reason() const noexcept { return core_->told().reason; }
 std::string Endpoint::local_address() const {
-  return core_->pair != nullptr ? core_->pair->local_address() : std::string();
+  return core_->pair() != nullptr ? core_->pair()->local_address() : std::string();
 }
 std::string Endpoint::peer_address() const {
-  return core_->pair != nullptr ? core_->pair->peer_address() : std::string();
+  return core_->pair() != nullptr ? core_->pair()->peer_address() : std::string();
 }
-std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->peer_data; }
+std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->told().peer_data; }
 std::size_t Endpoint::inflight() const noexcept { return core_->inflight(); }
-const endpoint_counters& Endpoint::counters() const noexcept { return core_->counters; }
+const endpoint_counters& Endpoint::counters() const noexcept { return core_->counters(); }
 
 state_operation::state_operation(detail::endpoint_core& endpoint, kind what) noexcept
-    : operation(endpoint.home), endpoint_(&endpoint), kind_(what) {}
+    : operation(endpoint.home()), endpoint_(&endpoint), kind_(what) {}
 
 void state_operation::do_start() noexcept {
-  if (endpoint_->worker == nullptr) {
+  if (endpoint_->worker() == nullptr) {
     resolve(endpoint_state::closed);
     return;
   }
-  if (!endpoint_->home->on_owner_thread()) {
-    failure_.emplace(endpoint_->home->wrong_thread(detail::endpoint_rule));
+  if (!endpoint_->home()->on_owner_thread()) {
+    failure_.emplace(endpoint_->home()->wrong_thread(detail::endpoint_rule));
     finish();
     return;
   }
-  if (endpoint_->state == endpoint_state::closed) {
-    resolve(endpoint_state::closed);
-    return;
-  }
-  const bool opened =
-      endpoint_->state == endpoint_state::connected ||
-      (endpoint_->state == endpoint_state::connecting && endpoint_->wiring != nullptr);
-  if (kind_ == kind::close && opened) {
-    endpoint_->closed_here = true;
-    endpoint_->set_state(endpoint_state::closing);
-    endpoint_->begin_close();
-  }
-  // Not connected yet: there is nobody to carry anything out, and nobody to tell.
-  if (kind_ == kind::close && endpoint_->state == endpoint_state::connecting) {
-    endpoint_->closed_here = true;
-    CORDMA_ASSERT(endpoint_->pair != nullptr && endpoint_->wiring == nullptr);
-    endpoint_->pair->abort();
-    endpoint_->end({errc::not_connected, "closed before it was connected"});
+  if (kind_ == kind::close) endpoint_->close();
+  if (endpoint_->state() == endpoint_state::closed) {
     resolve(endpoint_state::closed);
     return;
   }
   set_phase(phase::queued);
-  endpoint_->state_waiters.push_back(*this);
+  endpoint_->wait(*this);
 }
 
 void state_operation::do_cancel() noexcept {

@@ -20,6 +20,9 @@ class TaggedMessage;
 class message_send_operation;
 class tag_recv_operation;
 struct TagReceived;
+namespace detail {
+class endpoint_life;
+}  // namespace detail
 
 using endpoint_options = transport::queue_pair_options;
 static_assert(std::is_trivially_destructible_v<endpoint_options>);
@@ -42,7 +45,7 @@ class [[nodiscard]] state_operation final : public operation<state_operation, en
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::endpoint_core;
+  friend class detail::endpoint_life;
   void do_start() noexcept;
   void do_cancel() noexcept;
   endpoint_state take() const noexcept { return state_; }

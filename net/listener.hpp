@@ -14,8 +14,8 @@ namespace cordma {
 class Worker;
 
 namespace detail {
-struct listener_core;
-struct pending_request;
+class listener_core;
+class pending_request;
 }  // namespace detail
 
 // A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
@@ -56,7 +56,7 @@ class [[nodiscard]] next_operation final : public operation<next_operation, Conn
  private:
   template <class, class, class>
   friend class operation;
-  friend struct detail::listener_core;
+  friend class detail::listener_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
   ConnectionRequest take() noexcept { return std::move(request_); }

@@ -12,28 +12,35 @@ namespace cordma {
 namespace detail {
 
 void window_deleter::operator()(window_core* window) const noexcept {
-  const endpoint_core* const e = window->endpoint;
-  if (e != nullptr && e->worker != nullptr) e->worker->enter_to_destroy();
+  const endpoint_core* const e = window->endpoint();
+  if (e != nullptr && e->worker() != nullptr) e->worker()->enter_to_destroy();
   delete window;
 }
 
 void window_core::end() noexcept {
-  is_bound = false;
+  is_bound_ = false;
   unlink();
-  endpoint_core* const e = std::exchange(endpoint, nullptr);
-  CORDMA_ASSERT(e == nullptr || region != nullptr);
-  if (e != nullptr && e->pair != nullptr) e->pair->free_window(name);
-  if (region != nullptr) detail::release(*std::exchange(region, nullptr));
+  endpoint_core* const e = std::exchange(endpoint_, nullptr);
+  CORDMA_ASSERT(e == nullptr || region_ != nullptr);
+  if (e != nullptr && e->pair() != nullptr) e->pair()->free_window(name_);
+  if (region_ != nullptr) detail::release(*std::exchange(region_, nullptr));
+}
+
+void window_core::enter(endpoint_core& e, std::uint32_t name) noexcept {
+  CORDMA_ASSERT(endpoint_ == nullptr && region_ != nullptr);
+  name_ = name;
+  endpoint_ = &e;
+  e.add(*this);
 }
 
 void endpoint_core::invalidated(std::uint64_t key) noexcept {
-  windows.for_each([key](window_core& w) {
-    if (w.key == key) w.end();
+  windows_.for_each([key](window_core& w) {
+    if (w.key() == key) w.end();
   });
 }
 
 void endpoint_core::forget_windows() noexcept {
-  while (!windows.empty()) windows.pop_front().endpoint = nullptr;
+  while (!windows_.empty()) windows_.pop_front().forget();
 }
 
 bind_base::bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::size_t offset,
@@ -45,16 +52,13 @@ bind_base::bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::s
     return;
   }
   try {
-    window_.reset(new window_core);
+    window_.reset(
+        new window_core(*region.all().region(), {region.data() + offset, length}, rights));
   } catch (const std::bad_alloc&) {
     refuse(errc::no_memory);
     return;
   }
-  regions_[0] = window_->region = region.all().region();
-  retain(*window_->region);
-  window_->addr = region.data() + offset;
-  window_->length = length;
-  window_->rights = rights;
+  regions_[0] = window_->region();
 }
 
 // In flight, the slot keeps the region until the completion, and the transport the window.
@@ -65,7 +69,7 @@ bind_base::~bind_base() {
 result<void> bind_base::check(const MemoryRegion& region, std::size_t offset, std::size_t length,
                               access rights) const {
   const region_core* const core = region.all().region();
-  if (core == nullptr || core->context != endpoint_->context) {
+  if (core == nullptr || core->context != endpoint_->context()) {
     return failure{errc::invalid_value, "a window needs a MemoryRegion of the same Context"};
   }
   if (length == 0 || offset > region.size() || length > region.size() - offset) {
@@ -86,53 +90,49 @@ result<void> bind_base::check(const MemoryRegion& region, std::size_t offset, st
   if (!has(region.rights(), rights)) {
     return failure{errc::not_permitted, "the window would grant more than its region does"};
   }
-  if (endpoint_->wiring != nullptr) {
+  if (endpoint_->is_unwired()) {
     return failure{errc::not_connected, "a window needs a connection: await state_changed() first"};
   }
   return {};
 }
 
 result<void> bind_base::prepare() noexcept {
-  CORDMA_ASSERT(window_ != nullptr && window_->region != nullptr);
-  CORDMA_ASSERT(window_->endpoint == nullptr);
-  const transport::window_range range{.addr = window_->addr,
-                                      .length = window_->length,
-                                      .lkey = window_->region->keys[endpoint_->kind].lkey,
-                                      .rights = window_->rights};
-  const result<std::uint32_t> name = endpoint_->pair->make_window(range);
+  CORDMA_ASSERT(window_ != nullptr && window_->region() != nullptr);
+  const transport::window_range range{.addr = window_->bytes().data(),
+                                      .length = window_->bytes().size(),
+                                      .lkey = window_->region()->keys[endpoint_->kind()].lkey,
+                                      .rights = window_->rights()};
+  const result<std::uint32_t> name = endpoint_->pair()->make_window(range);
   if (!name) return name.why();
-  CORDMA_ASSERT(endpoint_->windows.find([name](const window_core& w) { return w.name == *name; }) ==
-                nullptr);
-  window_->name = *name;
-  window_->endpoint = endpoint_;
-  endpoint_->windows.push_back(*window_);
+  window_->enter(*endpoint_, *name);
   request_.operand = *name;
   return {};
 }
 
 void bind_base::bound(std::uint64_t key) noexcept {
-  CORDMA_ASSERT(window_ != nullptr && !window_->is_bound);
-  window_->key = key;
-  window_->is_bound = true;
+  CORDMA_ASSERT(window_ != nullptr && !window_->is_bound());
+  window_->bind(key);
 }
 
 }  // namespace detail
 
 MemoryWindow::operator bool() const noexcept {
-  return core_ != nullptr && core_->is_bound && core_->endpoint != nullptr &&
-         core_->endpoint->state != endpoint_state::closed;
+  return core_ != nullptr && core_->is_bound() && core_->endpoint() != nullptr &&
+         core_->endpoint()->state() != endpoint_state::closed;
 }
-std::size_t MemoryWindow::size() const noexcept { return core_ != nullptr ? core_->length : 0; }
+std::size_t MemoryWindow::size() const noexcept {
+  return core_ != nullptr ? core_->bytes().size() : 0;
+}
 access MemoryWindow::rights() const noexcept {
-  return core_ != nullptr ? core_->rights : access::local_read;
+  return core_ != nullptr ? core_->rights() : access::local_read;
 }
-std::uint64_t MemoryWindow::key() const noexcept { return core_ != nullptr ? core_->key : 0; }
+std::uint64_t MemoryWindow::key() const noexcept { return core_ != nullptr ? core_->key() : 0; }
 
 result<std::vector<std::byte>> MemoryWindow::export_blob() const {
   if (!*this) return failure{errc::bad_state, "this MemoryWindow has ended, or is empty"};
-  detail::blob b = detail::describe(*core_->region, {core_->addr, core_->length},
-                                    transport::normalized(core_->rights));
-  b.keys.add(core_->endpoint->caps->transport, core_->key);
+  detail::blob b =
+      detail::describe(*core_->region(), core_->bytes(), transport::normalized(core_->rights()));
+  b.keys.add(core_->endpoint()->caps().transport, core_->key());
   std::vector<std::byte> bytes(RemoteMemory::blob_bytes);
   detail::encode(b, std::span<std::byte, RemoteMemory::blob_bytes>(bytes));
   return bytes;
@@ -140,9 +140,9 @@ result<std::vector<std::byte>> MemoryWindow::export_blob() const {
 
 result<void> MemoryWindow::release() noexcept {
   if (core_ == nullptr) return {};
-  const detail::endpoint_core* const e = core_->endpoint;
-  if (e != nullptr && e->home != nullptr && !e->home->on_owner_thread())
-    return e->home->wrong_thread(detail::endpoint_rule);
+  const detail::endpoint_core* const e = core_->endpoint();
+  if (e != nullptr && e->home() != nullptr && !e->home()->on_owner_thread())
+    return e->home()->wrong_thread(detail::endpoint_rule);
   core_->end();
   return {};
 }

@@ -11,7 +11,7 @@
 namespace cordma {
 
 namespace detail {
-struct window_core;
+class window_core;
 struct window_deleter {
   void operator()(window_core* window) const noexcept;
 };

@@ -28,7 +28,7 @@ failure plain_messages() {
 [[gnu::always_inline]] inline message_send::message_send(endpoint_core& endpoint, frame_kind eager,
                                                          std::uint64_t word,
                                                          const Slice& message) noexcept
-    : operation_base(endpoint.home),
+    : operation_base(endpoint.home()),
       endpoint_(&endpoint),
       word_(word),
       total_(message.size()),
@@ -39,7 +39,7 @@ failure plain_messages() {
 
 message_send::message_send(endpoint_core& endpoint, frame_kind eager, std::uint64_t word,
                            std::span<const Slice> message) noexcept
-    : operation_base(endpoint.home),
+    : operation_base(endpoint.home()),
       endpoint_(&endpoint),
       word_(word),
       eager_(eager),
@@ -72,8 +72,8 @@ message_send::message_send(message_send&& other) noexcept
   if (state() != phase::queued && state() != phase::posted) return;
   entry_ = other.entry_;
   offer_ = other.offer_;
-  if (entry_ != nowhere) peer_of(*endpoint_).port->entries[entry_]->op = this;
-  if (offer_ != nowhere) peer_of(*endpoint_).offers[offer_]->op = this;
+  if (entry_ != nowhere) peer_of(*endpoint_).port()->entry(entry_).op = this;
+  if (offer_ != nowhere) peer_of(*endpoint_).offer(offer_).move_to(*this);
 }
 
 void message_send::leave_early() noexcept {
@@ -81,17 +81,16 @@ void message_send::leave_early() noexcept {
   if (state() == phase::queued && linked()) leave_queue();
   if (entry_ == nowhere && offer_ == nowhere) return;
   peer_core& peer = peer_of(*endpoint_);
-  const auto let_go = [&](auto& place) {
-    CORDMA_ASSERT(place.op == this);
-    CORDMA_ASSERT_OP(place.pinned + count_, <=, place.pins.size());
-    place.op = nullptr;
-    for (const Slice& s : slices()) {
-      retain(*s.region());
-      place.pins[place.pinned++] = s.region();
-    }
-  };
-  if (entry_ != nowhere) let_go(*peer.port->entries[entry_]);
-  if (offer_ != nowhere) let_go(*peer.offers[offer_]);
+  if (offer_ != nowhere) peer.offer(offer_).outlive(slices());
+  if (entry_ == nowhere) return;
+  frame_entry& entry = peer.port()->entry(entry_);
+  CORDMA_ASSERT(entry.op == this);
+  CORDMA_ASSERT_OP(entry.pinned + count_, <=, entry.pins.size());
+  entry.op = nullptr;
+  for (const Slice& s : slices()) {
+    retain(*s.region());
+    entry.pins[entry.pinned++] = s.region();
+  }
 }
 
 bool message_send::reads_memory() const noexcept {
@@ -125,7 +124,7 @@ void message_send::fail(failure why) noexcept {
 
 void message_send::do_start() noexcept {
   endpoint_core& e = *endpoint_;
-  if (straight_ && e.peer != nullptr && home()->on_owner_thread() &&
+  if (straight_ && e.frames() != nullptr && home()->on_owner_thread() &&
       peer_of(e).put(eager_, word_, slices_[0])) [[likely]] {
     return leave_at_once();
   }
@@ -136,10 +135,10 @@ void message_send::start_with_care() noexcept {
   entry_ = offer_ = nowhere;
   endpoint_core& e = *endpoint_;
   if (failure_) return fail(std::move(*failure_));
-  if (e.worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
-  if (!e.home->on_owner_thread()) return fail(e.home->wrong_thread(message_rule));
-  if (e.peer == nullptr) [[unlikely]] {
-    return e.early != nullptr ? early_of(e).send(*this) : fail(plain_messages());
+  if (e.worker() == nullptr) return fail({errc::shutdown, "its Worker is gone"});
+  if (!e.home()->on_owner_thread()) return fail(e.home()->wrong_thread(message_rule));
+  if (e.frames() == nullptr) [[unlikely]] {
+    return e.early() != nullptr ? early_of(e).send(*this) : fail(plain_messages());
   }
   if (!announced_ && peer_of(e).put_gathered(*this)) return leave_at_once();
   peer_of(e).send(*this);
@@ -154,20 +153,20 @@ void message_send::do_cancel() noexcept {
 // Those behind it may have room for what they want, and closing may have waited for it alone.
 void message_send::leave_queue() noexcept {
   unlink();
-  if (endpoint_->peer != nullptr) peer_of(*endpoint_).pump();
+  if (endpoint_->frames() != nullptr) peer_of(*endpoint_).pump();
 }
 
 // ---- message_receive ----
 
 message_receive::message_receive(message_core& core, const endpoint_core* from, std::uint64_t tag,
                                  std::uint64_t mask, const Slice& into) noexcept
-    : operation_base(core.home),
+    : operation_base(core.home()),
       core_(&core),
       into_(into),
       place_{.pattern = {.tag = tag & mask, .mask = mask, .from = from}} {}
 
 message_receive::message_receive(message_segment& wanted, const Slice& into) noexcept
-    : operation_base(wanted.port->core->home), core_(nullptr), wanted_(&wanted), into_(into) {}
+    : operation_base(wanted.port->core().home()), core_(nullptr), wanted_(&wanted), into_(into) {}
 
 message_receive::message_receive(failure why, reactor* home) noexcept
     : operation_base(home), core_(nullptr) {
@@ -183,15 +182,13 @@ message_receive::message_receive(message_receive&& other) noexcept
       into_(other.into_),
       place_(other.place_) {
   if (done()) received_ = other.received_;
-  if (fetch_ != nullptr) fetch_->op = this;
+  if (fetch_ != nullptr) fetch_->move_to(*this);
 }
 
 void message_receive::leave_fetch() noexcept {
-  CORDMA_ASSERT(fetch_->op == this);
   CORDMA_ASSERT(into_.region() != nullptr);
   retain(*into_.region());
-  fetch_->keeps = MemoryRegion(into_.region());
-  fetch_->op = nullptr;
+  fetch_->outlive(MemoryRegion(into_.region()));
 }
 
 void message_receive::fail(failure why) noexcept {
@@ -221,16 +218,16 @@ void message_receive::do_start() noexcept {
 
 void message_receive::start_otherwise() noexcept {
   if (failure_) return fail(std::move(*failure_));
-  if (wanted_ != nullptr) core_ = wanted_->port->core;
+  if (wanted_ != nullptr) core_ = &wanted_->port->core();
   if (!home()->on_owner_thread()) return fail(home()->wrong_thread(message_rule));
-  if (core_->anchor->worker == nullptr) return fail({errc::shutdown, "its Worker is gone"});
+  if (core_->worker() == nullptr) return fail({errc::shutdown, "its Worker is gone"});
   if (!core_->may_take(into_)) return start_with_care();
   find_message();
 }
 
 void message_receive::start_with_care() noexcept {
   const region_core& region = *into_.region();
-  if (region.context != core_->anchor->worker->shared_context() ||
+  if (region.context != core_->worker()->shared_context() ||
       !has(region.range.rights, access::local_write)) {
     return fail({errc::invalid_value,
                  "a receive needs memory of the same Context, with access::local_write"});
@@ -238,7 +235,7 @@ void message_receive::start_with_care() noexcept {
   on_device_ = true;
   const message_segment* here = wanted_;
   if (here == nullptr) {
-    const protocol::tag_message* const kept = core_->matcher.probe(place_.pattern);
+    const protocol::tag_message* const kept = core_->matcher().probe(place_.pattern);
     if (kept != nullptr) here = static_cast<const message_segment::kept*>(kept)->owner;
   }
   if (here != nullptr && !takes(*here)) return refuse_message();
@@ -283,22 +280,22 @@ tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, const Slice& into) noex
 
 tag_recv_operation Endpoint::tag_recv(std::uint64_t tag, std::uint64_t mask,
                                       const Slice& into) noexcept {
-  if (core_->is_plain()) return {detail::plain_messages(), core_->home};
+  if (core_->is_plain()) return {detail::plain_messages(), core_->home()};
   detail::message_core* const all = detail::messages_of(*core_);
-  if (all == nullptr) return {failure(errc::shutdown, "its Messages are gone"), core_->home};
+  if (all == nullptr) return {failure(errc::shutdown, "its Messages are gone"), core_->home()};
   return {*all, core_.get(), tag, mask, into};
 }
 
 std::optional<TagReceived> Endpoint::tag_probe(std::uint64_t tag,
                                                std::uint64_t mask) const noexcept {
-  if (core_->home != nullptr && !core_->home->enter()) return {};
+  if (core_->home() != nullptr && !core_->home()->enter()) return {};
   detail::message_core* const all = core_->is_plain() ? nullptr : detail::messages_of(*core_);
   if (all == nullptr) return {};
   return all->probe({.tag = tag & mask, .mask = mask, .from = core_.get()});
 }
 
 std::optional<TaggedMessage> Endpoint::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
-  if (core_->home != nullptr && !core_->home->enter()) return {};
+  if (core_->home() != nullptr && !core_->home()->enter()) return {};
   detail::message_core* const all = core_->is_plain() ? nullptr : detail::messages_of(*core_);
   if (all == nullptr) return {};
   return all->claim({.tag = tag & mask, .mask = mask, .from = core_.get()});
@@ -322,7 +319,7 @@ HeldMessage::HeldMessage(detail::peer_core* from, detail::message_segment& held)
     : peer_(from), segment_(&held) {}
 
 void HeldMessage::let_go() noexcept {
-  if (!segment_->port->core->home->enter_to_destroy()) return;  // the parent's
+  if (!segment_->port->core().home()->enter_to_destroy()) return;  // the parent's
   const bool unread = segment_->from != nullptr && segment_->is_offer() && !segment_->taken;
   if (unread) peer_->refuse(*segment_);
   detail::frame_port::let_go(*segment_);
@@ -361,26 +358,26 @@ tag_recv_operation Messages::tag_recv(std::uint64_t tag, const Slice& into,
 }
 
 std::optional<TagReceived> Messages::tag_probe(std::uint64_t tag, std::uint64_t mask) noexcept {
-  if (!core_->home->enter()) return {};
+  if (!core_->home()->enter()) return {};
   return core_->probe({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 std::optional<TaggedMessage> Messages::tag_claim(std::uint64_t tag, std::uint64_t mask) noexcept {
-  if (!core_->home->enter()) return {};
+  if (!core_->home()->enter()) return {};
   return core_->claim({.tag = tag & mask, .mask = mask, .from = nullptr});
 }
 
 void Messages::on(std::uint16_t id, am_handler handler) {
-  if (!core_->home->enter()) return;
-  core_->handlers.set(id, {.task = std::move(handler), .plain = {}});
+  if (!core_->home()->enter()) return;
+  core_->handlers().set(id, {.task = std::move(handler), .plain = {}});
 }
 
 void Messages::on(std::uint16_t id, am_function handler) {
-  if (!core_->home->enter()) return;
-  core_->handlers.set(id, {.task = {}, .plain = std::move(handler)});
+  if (!core_->home()->enter()) return;
+  core_->handlers().set(id, {.task = {}, .plain = std::move(handler)});
 }
 
-std::uint64_t Messages::handler_failures() const noexcept { return core_->handlers.failures(); }
-std::uint64_t Messages::dropped() const noexcept { return core_->dropped; }
+std::uint64_t Messages::handler_failures() const noexcept { return core_->handlers().failures(); }
+std::uint64_t Messages::dropped() const noexcept { return core_->dropped(); }
 
 }  // namespace cordma

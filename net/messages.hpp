@@ -19,10 +19,10 @@ class Messages;
 class Worker;
 
 namespace detail {
-struct fetch;
-struct message_core;
+class fetch;
+class message_core;
 struct message_segment;
-struct peer_core;
+class peer_core;
 }  // namespace detail
 
 inline constexpr std::uint64_t whole_tag = ~std::uint64_t{0};
@@ -91,8 +91,8 @@ class message_send : public operation_base {
   [[nodiscard]] bool reads_memory() const noexcept;
 
  protected:
-  friend struct early_messages;
-  friend struct peer_core;
+  friend class early_messages;
+  friend class peer_core;
   void do_start() noexcept;
   void start_with_care() noexcept;
   // The transport has its own copy.
@@ -151,9 +151,9 @@ class message_receive : public operation_base {
   [[nodiscard]] const protocol::tag_place& place() const noexcept { return place_; }
 
  protected:
-  friend struct fetch;
-  friend struct message_core;
-  friend struct peer_core;
+  friend class fetch;
+  friend class message_core;
+  friend class peer_core;
   void do_start() noexcept;
   void do_cancel() noexcept;
   void fail(failure why) noexcept;

@@ -23,7 +23,7 @@ failure needs_connection() {
 // One that is held has a slot first: what comes for it is dropped, as it is for any other.
 void post_base::leave_slot() noexcept {
   if (linked()) endpoint_->post_held();
-  if (slot_ != nullptr) endpoint_->worker->detach(*this);
+  if (slot_ != nullptr) endpoint_->worker()->detach(*this);
 }
 
 void post_base::refuse(failure why) noexcept {
@@ -33,7 +33,7 @@ void post_base::refuse(failure why) noexcept {
 void post_base::find_keys() noexcept {
   CORDMA_ASSERT_OP(request_.segment_count, <=, segments_.size());
   for (std::uint16_t i = 0; i < request_.segment_count; ++i) {
-    if (regions_[i] != nullptr) segments_[i].lkey = regions_[i]->keys[endpoint_->kind].lkey;
+    if (regions_[i] != nullptr) segments_[i].lkey = regions_[i]->keys[endpoint_->kind()].lkey;
   }
   aside_ = aside::nothing;
 }
@@ -42,7 +42,7 @@ void post_base::add_with_care(const Slice& s) noexcept {
   const region_core* const region = s.region();
   const bool lands_here = request_.op == opcode::recv || request_.op == opcode::read;
   const bool possible = region != nullptr && region->of_device() &&
-                        region->context == endpoint_->context &&
+                        region->context == endpoint_->context() &&
                         request_.segment_count != most_segments && s.size() <= UINT32_MAX &&
                         (!lands_here || has(region->range.rights, access::local_write));
   if (!possible) return refuse_slice(s);
@@ -54,7 +54,7 @@ void post_base::add_with_care(const Slice& s) noexcept {
 void post_base::refuse_slice(const Slice& s) noexcept {
   if (s.region() == nullptr) {
     if (s.size() != 0) refuse({errc::invalid_value, "a slice that belongs to no MemoryRegion"});
-  } else if (s.region()->context != endpoint_->context) {
+  } else if (s.region()->context != endpoint_->context()) {
     refuse({errc::invalid_value, "the slice's region belongs to another Context"});
   } else if (request_.segment_count == most_segments) {
     refuse(failure::of(errc::invalid_value, {"more than ", most_segments, " slices"}));
@@ -97,12 +97,12 @@ void post_base::copy_slices(const post_base& other) noexcept {
 
 // Its key is in another place, or there is something wrong.
 void post_base::target_with_care(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
-  const transport::kind over = endpoint_->caps->transport;
+  const transport::kind over = endpoint_->caps().transport;
   request_.rkey = 0;
   if (remote.size() != bytes) {
     refuse(failure::of(errc::invalid_value,
                        {"the remote slice has ", remote.size(), " bytes, the local one ", bytes}));
-  } else if (endpoint_->via == nullptr && endpoint_->worker != nullptr) {
+  } else if (endpoint_->via() == nullptr && endpoint_->worker() != nullptr) {
     refuse(needs_connection());
   } else if (!remote.keys().get(over, request_.rkey)) {
     refuse(no_key(remote.keys(), over));
@@ -118,11 +118,11 @@ void post_base::target_word(const RemoteSlice& word) noexcept {
 }
 
 void post_base::set_inline(std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() > endpoint_->granted.inline_bytes) {
-    refuse(failure::of(
-        errc::invalid_value,
-        {bytes.size(), " bytes are more than the inline limit of ", endpoint_->granted.inline_bytes,
-         ": send them from a MemoryRegion, or ask for more with inline_bytes"}));
+  if (bytes.size() > endpoint_->granted().inline_bytes) {
+    refuse(failure::of(errc::invalid_value,
+                       {bytes.size(), " bytes are more than the inline limit of ",
+                        endpoint_->granted().inline_bytes,
+                        ": send them from a MemoryRegion, or ask for more with inline_bytes"}));
     return;
   }
   request_.flags |= transport::post_flag::inline_data;
@@ -182,32 +182,32 @@ void post_base::refuse_length(std::uint64_t remote) noexcept {
 
 failure post_base::obstacle() const noexcept {
   const endpoint_core& e = *endpoint_;
-  if (e.worker == nullptr) return {errc::shutdown, "its Worker is gone"};
-  if (!e.home->on_owner_thread()) {
-    return e.home->wrong_thread(detail::endpoint_rule);
+  if (e.worker() == nullptr) return {errc::shutdown, "its Worker is gone"};
+  if (!e.home()->on_owner_thread()) {
+    return e.home()->wrong_thread(detail::endpoint_rule);
   }
-  if (is_recv() && e.granted.shared != nullptr) {
-    return {errc::bad_state, e.peer == nullptr
+  if (is_recv() && e.granted().shared != nullptr) {
+    return {errc::bad_state, e.frames() == nullptr
                                  ? "the messages of this Endpoint come to its SharedReceive"
                                  : "this Endpoint carries tagged and active messages"};
   }
-  if (e.peer != nullptr && consumes_receive(request_.op)) {
+  if (e.frames() != nullptr && consumes_receive(request_.op)) {
     return {errc::bad_state, "this Endpoint carries tagged and active messages"};
   }
-  if (!is_recv() && !e.caps->supports(e.granted.type, request_.op)) {
-    if (e.wiring != nullptr) {
+  if (!is_recv() && !e.caps().supports(e.granted().type, request_.op)) {
+    if (e.is_unwired()) {
       return needs_connection();
     }
     return failure::of(errc::not_supported,
-                       {"not available on ", transport::name(e.granted.type), " endpoints of the ",
-                        transport::name(e.caps->transport), " transport"});
+                       {"not available on ", transport::name(e.granted().type),
+                        " endpoints of the ", transport::name(e.caps().transport), " transport"});
   }
-  if (request_.segment_count > e.granted.max_segments) {
+  if (request_.segment_count > e.granted().max_segments) {
     return failure::of(errc::invalid_value,
-                       {request_.segment_count, " slices, granted are ", e.granted.max_segments});
+                       {request_.segment_count, " slices, granted are ", e.granted().max_segments});
   }
   return failure::of(errc::invalid_value,
-                     {total_, " bytes, the largest message is ", e.caps->max_message});
+                     {total_, " bytes, the largest message is ", e.caps().max_message});
 }
 
 void post_base::do_cancel() noexcept {
@@ -217,9 +217,9 @@ void post_base::do_cancel() noexcept {
     complete_failed(errc::canceled);
   } else if (lease_) {
     if (is_recv()) {
-      endpoint_->worker->make_orphan(*this);
+      endpoint_->make_orphan(*this);
     } else {
-      endpoint_->worker->detach(*this);
+      endpoint_->worker()->detach(*this);
     }
     complete_failed(errc::canceled);
   }
@@ -234,7 +234,7 @@ void post_base::complete_badly(const transport::completion& c) noexcept {
   failure why{transport::to_errc(c.status)};
   why.with_status(static_cast<std::uint16_t>(c.status), c.vendor_err).with_operation(op_name());
   // A datagram port survives what one request dies of.
-  if (endpoint_->granted.type != transport::service::ud) endpoint_->end(why);
+  if (endpoint_->granted().type != transport::service::ud) endpoint_->end(why);
   complete_failed(std::move(why));
 }
 

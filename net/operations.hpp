@@ -52,7 +52,7 @@ class Message {
 
 namespace detail {
 
-struct endpoint_core;
+class endpoint_core;
 struct slot;
 class worker_core;
 
@@ -102,7 +102,7 @@ class post_base : public operation_base {
   void start_recv() noexcept;
 
   friend class worker_core;
-  friend struct endpoint_core;
+  friend class endpoint_core;
 
   [[nodiscard]] bool is_open() const noexcept;
   void post_open(side as) noexcept;

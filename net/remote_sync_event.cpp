@@ -92,7 +92,7 @@ task<void> swap_counter(remote_sync* event, std::uint64_t value) {
 task<void> write_counter(remote_sync* event, std::uint64_t value) {
   event->check(access::remote_write, "publisher");
   const mutex::guard mine = co_await event->writing.lock();
-  if (!event->over->core().caps->whole_words) {
+  if (!event->over->core().caps().whole_words) {
     co_await swap_counter(event, value);
     co_return;
   }
@@ -159,17 +159,17 @@ result<void> RemoteSyncEvent::start(Endpoint& over) {
     return failure{errc::bad_state, "a RemoteSyncEvent is started once: import another"};
   }
   const detail::endpoint_core& e = over.core();
-  if (e.home != nullptr && !e.home->on_owner_thread()) {
-    return e.home->wrong_thread("endpoints may only be used on the thread of their Worker");
+  if (e.home() != nullptr && !e.home()->on_owner_thread()) {
+    return e.home()->wrong_thread("endpoints may only be used on the thread of their Worker");
   }
-  if (e.context != core_->context.core()) {
+  if (e.context() != core_->context.core()) {
     return failure{errc::invalid_value, "the Endpoint is of another Context"};
   }
   if (over.state() != endpoint_state::connected) {
     return failure{errc::not_connected, "the Endpoint is " + std::string(name(over.state())) +
                                             ": a RemoteSyncEvent needs a connection"};
   }
-  const std::string why = detail::obstacle(*core_, *e.caps);
+  const std::string why = detail::obstacle(*core_, e.caps());
   if (!why.empty()) {
     return failure{errc::not_supported, "the connection is over " +
                                             std::string(transport::name(over.transport())) +

@@ -27,7 +27,7 @@ class held_request;
 class request_core;
 class request_peer;
 struct early_call;
-struct early_messages;
+class early_messages;
 }  // namespace detail
 
 struct request_options {

@@ -67,15 +67,8 @@ result<ConnectionRequest> Worker::adopt(rdma_cm_event* event, transport::peer_ki
     if (!via->domain().caps().has_native_handles) continue;
     result<transport::cm_event> client = via->adapter().adopt(event, whom);
     if (!client) return client.why();
-    auto request = std::make_shared<detail::pending_request>();
-    request->anchor = core_->anchor();
-    request->via = via.get();
-    request->kind = via->domain().caps().transport;
-    request->id = client->request;
-    request->peer = std::move(client->peer);
-    request->peer_is = whom;
-    request->data = std::move(client->data);
-    return ConnectionRequest(std::move(request));
+    return ConnectionRequest(
+        std::make_shared<detail::pending_request>(core_->anchor(), *via, whom, std::move(*client)));
   }
   return detail::no_native_handles();
 }
@@ -101,7 +94,7 @@ result<Endpoint> Worker::prepare(const endpoint_options& options,
     result<std::unique_ptr<detail::endpoint_core>> e = core_->create(asked, *via);
     if (e.code() == errc::not_supported) continue;
     if (!e) return e.why();
-    (*e)->reason = std::string(transport::name(k)) + ": connected by descriptors";
+    (*e)->explain(std::string(transport::name(k)) + ": connected by descriptors");
     return Endpoint(std::move(*e));
   }
   return failure{errc::not_supported,
@@ -132,7 +125,7 @@ copy_operation Worker::copy(const Slice& to, const Slice& from) noexcept {
 
 void Worker::limit_endpoints(std::size_t most) noexcept {
   if (!loop_->enter()) return;
-  core_->most_endpoints = most;
+  core_->limit_endpoints(most);
 }
 
 result<void> Worker::wake_for(wake_reason reason) {
@@ -146,11 +139,17 @@ device_event_operation Worker::next_device_event() noexcept {
   return device_event_operation(*core_);
 }
 
-worker_counters Worker::counters() const noexcept {
-  return {.stale_completions = core_->stale_completions,
-          .corrupt_completions = core_->corrupt_completions,
-          .inflight = core_->in_flight(),
-          .endpoints = core_->endpoint_count};
+worker_counters Worker::counters() const noexcept { return core_->counters(); }
+
+worker_counters detail::worker_core::counters() noexcept {
+  std::size_t inflight = 0;
+  const auto count = [&inflight](const endpoint_core& e) { inflight += e.inflight(); };
+  endpoints_.for_each(count);
+  graveyard_.for_each(count);
+  return {.stale_completions = stale_completions_,
+          .corrupt_completions = corrupt_completions_,
+          .inflight = inflight,
+          .endpoints = endpoint_count_};
 }
 
 detail::worker_core& detail::core_of(Worker& worker) noexcept { return worker.core(); }

@@ -15,54 +15,102 @@ struct listen_options;
 namespace cordma::detail {
 
 // Shared by the ConnectionRequest and the operation that accepts it; the last one to go rejects what
-// nobody answered.
-struct pending_request {
-  std::shared_ptr<worker_anchor> anchor;
-  adapter_poller* via = nullptr;  // the Worker's: not once that is gone
-  transport::kind kind = transport::kind::shm;
-  std::uint64_t id = 0;
-  std::string peer;
-  transport::peer_kind peer_is = transport::peer_kind::cordma;
-  std::vector<std::byte> data;
-  bool taken = false;     // accept() was called
-  bool answered = false;  // the transport was told
-
-  [[nodiscard]] bool off_thread() const noexcept;
-  result<void> reject(std::span<const std::byte> private_data);
+// nobody answered. Bound to the thread of its Worker.
+class pending_request {
+ public:
+  // What `event` says of the client, which came over `over`.
+  pending_request(std::shared_ptr<worker_anchor> anchor, adapter_poller& over,
+                  transport::peer_kind peer_is, transport::cm_event event) noexcept;
   ~pending_request();
+  pending_request(const pending_request&) = delete;
+  pending_request& operator=(const pending_request&) = delete;
+
+  // Null once it is gone.
+  [[nodiscard]] worker_core* worker() const noexcept { return anchor_->worker; }
+  // The Worker's: not once that is gone.
+  [[nodiscard]] adapter_poller& via() const noexcept { return *via_; }
+  [[nodiscard]] transport::kind kind() const noexcept { return kind_; }
+  [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
+  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
+  [[nodiscard]] transport::peer_kind peer_is() const noexcept { return peer_is_; }
+  [[nodiscard]] const std::vector<std::byte>& data() const noexcept { return data_; }
+  [[nodiscard]] bool off_thread() const noexcept;
+
+  // accept() was called.
+  [[nodiscard]] bool is_taken() const noexcept {
+    return at_ == stage::taken || at_ == stage::accepted;
+  }
+  [[nodiscard]] bool is_open() const noexcept { return at_ == stage::open; }
+  void take() noexcept { at_ = stage::taken; }
+  // Not accepted after all: it can be accepted otherwise, or rejected.
+  void give_back() noexcept {
+    if (at_ == stage::taken) at_ = stage::open;
+  }
+  void on_accepted() noexcept { at_ = stage::accepted; }
+  // invalid_value (another Context), and what the transport says.
+  [[nodiscard]] result<std::shared_ptr<pending_request>> hand_over(worker_core& to);
+  result<void> reject(std::span<const std::byte> private_data);
+
+ private:
+  enum class stage : std::uint8_t {
+    open,
+    taken,
+    accepted,  // the transport was told, as it is of what is answered
+    answered,  // rejected, or another Worker's
+  };
+
+  std::shared_ptr<worker_anchor> anchor_;
+  adapter_poller* via_;
+  transport::kind kind_;
+  std::uint64_t id_;
+  std::string peer_;
+  transport::peer_kind peer_is_;
+  std::vector<std::byte> data_;
+  stage at_ = stage::open;
 };
 
-struct listener_core final : request_acceptor {
+// Bound to the thread of its Worker.
+class listener_core final : public request_acceptor {
+ public:
   // Requests not yet taken by next(); beyond it new ones are rejected.
   static constexpr std::size_t most_pending = 4096;
-
   static constexpr int most_ports_tried = 16;
-
-  worker_core* worker = nullptr;
-  reactor* home = nullptr;
-  transport::address bound;
-  transport::listening how;
-  std::shared_ptr<worker_anchor> anchor;
-  std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners;
-  std::deque<ConnectionRequest> pending;
-  list<next_operation> waiting;
-  // Transports that were to listen and do not, with the reason.
-  missing_transports missing;
-  bool chooses_port = false;
-  bool closed = false;
-  std::optional<failure> ended;  // why nobody can ask any more, by any transport
 
   ~listener_core();
   result<void> open(worker_core& w, const transport::address& where, const listen_options& options);
-  result<void> open_all(const std::vector<adapter_poller*>& order);
+  // Null once the Worker is gone.
+  [[nodiscard]] reactor* home() const noexcept { return home_; }
+  [[nodiscard]] const transport::address& bound() const noexcept { return bound_; }
+  [[nodiscard]] std::vector<transport::address> bound_all() const;
+  // Transports that were to listen and do not, with the reason.
+  [[nodiscard]] const missing_transports& missing() const noexcept { return missing_; }
+  [[nodiscard]] bool is_closed() const noexcept { return closed_; }
+  // It gets the first request, or waits.
+  void next(next_operation& op) noexcept;
   void on_request(transport::cm_event event) noexcept override;
-  void take_in(adapter_poller& via, transport::cm_event event);
   void lose(const adapter_poller& via, const failure& why) noexcept override;
   void on_worker_gone() noexcept override;
   void leave_to_parent() noexcept override;
   void shut_down() noexcept;
+
+ private:
+  result<void> open_all(const std::vector<adapter_poller*>& order);
+  void take_in(adapter_poller& via, transport::cm_event event);
   void fail_waiting(const failure& why) noexcept;
   [[nodiscard]] static failure was_closed() noexcept;
+
+  worker_core* worker_ = nullptr;
+  reactor* home_ = nullptr;
+  transport::address bound_;
+  transport::listening how_;
+  std::shared_ptr<worker_anchor> anchor_;
+  std::vector<std::pair<adapter_poller*, std::unique_ptr<transport::listener>>> listeners_;
+  std::deque<ConnectionRequest> pending_;
+  list<next_operation> waiting_;
+  missing_transports missing_;
+  bool chooses_port_ = false;
+  bool closed_ = false;
+  std::optional<failure> ended_;  // why nobody can ask any more, by any transport
 };
 
 }  // namespace cordma::detail

@@ -31,48 +31,28 @@ const transport::capabilities& of_the_unwired() noexcept {
 }
 
 void on_wired(endpoint_core& e) noexcept {
-  CORDMA_ASSERT(e.wiring != nullptr);
-  CORDMA_ASSERT(e.state == endpoint_state::connecting || e.state == endpoint_state::closing);
-  const std::unique_ptr<connection_attempt> done = std::move(e.wiring);
+  CORDMA_ASSERT(e.is_unwired());
+  CORDMA_ASSERT(e.state() == endpoint_state::connecting || e.state() == endpoint_state::closing);
+  const std::unique_ptr<connection_attempt> done = e.take_wiring();
   result<Endpoint> made = static_cast<connect_operation&>(*done).take_result();
-  if (!made) {
+  if (made) {
+    e.on_wired(made->core());
+  } else {
     e.end(made.why());
-    return;
   }
-  const bool closing = e.state == endpoint_state::closing;
-  e.take_over(made->core());
-  if (e.state == endpoint_state::closed) return;
-  if (!closing) e.set_state(endpoint_state::connected);
-  e.state = endpoint_state::connected;
-  e.start_waiting();
-  if (!closing || e.state != endpoint_state::connected) return;
-  e.state = endpoint_state::closing;
-  e.refresh_open();
-  e.begin_close();
 }
 
 }  // namespace
 
 void start_wiring(endpoint_core& e, worker_core& owner, const std::string& to,
                   const connect_options& options) {
-  CORDMA_ASSERT(e.worker == nullptr && e.pair == nullptr);
-  CORDMA_ASSERT_OP(e.state, ==, endpoint_state::connecting);
-  e.worker = &owner;
-  e.home = &owner.home();
-  e.context = owner.shared_context();
-  e.caps = &of_the_unwired();
-  e.kind = static_cast<std::size_t>(e.caps->transport);
-  e.key_place = transport::remote_keys::place_of(e.caps->transport);
-  e.plain_needs = post_base::aside::keys;
-  e.granted = options.endpoint;
-  e.granted.send_depth = e.granted.recv_depth = 0;  // no place in any queue: everything waits
-  e.reason = "not connected yet";
+  e.await_wiring(owner, of_the_unwired(), options.endpoint);
   if (options.messages != nullptr) {
-    e.early = std::make_unique<early_messages>(e, options.messages->core());
+    e.carry_later(std::make_unique<early_messages>(e, options.messages->core()));
   }
   auto made = std::make_unique<connect_operation>(owner, to, options);
   connect_operation& connecting = *made;
-  e.wiring = std::move(made);
+  e.set_wiring(std::move(made));
   connecting.connect_for(e);
   owner.add(e);
   connecting.start();

@@ -14,9 +14,9 @@ failure adapter_poller::why_broken() const {
 }
 
 void adapter_poller::end_later(endpoint_core& e) noexcept {
-  CORDMA_ASSERT(e.via == this);
-  CORDMA_ASSERT(e.cause != nullptr);
-  if (!e.ending.linked()) ending_.push_back(e.ending);
+  CORDMA_ASSERT(e.via() == this);
+  CORDMA_ASSERT(e.cause() != nullptr);
+  if (!e.ending().linked()) ending_.push_back(e.ending());
   careful_ = true;
 }
 
@@ -25,9 +25,9 @@ void adapter_poller::end_due(bool all_told) noexcept {
   polls_to_end_ = patience;
   while (!ending_.empty()) {
     endpoint_core& e = *ending_.pop_front().owner;
-    CORDMA_ASSERT(e.via == this);
-    e.end(*e.cause);
-    CORDMA_ASSERT_OP(e.state, ==, endpoint_state::closed);
+    CORDMA_ASSERT(e.via() == this);
+    e.end(*e.cause());
+    CORDMA_ASSERT_OP(e.state(), ==, endpoint_state::closed);
   }
 }
 

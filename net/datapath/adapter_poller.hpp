@@ -10,7 +10,7 @@
 
 namespace cordma::detail {
 
-struct endpoint_core;
+class endpoint_core;
 class worker_core;
 
 // An endpoint whose connection has ended, while what came before may still be among the completions.

@@ -7,7 +7,7 @@
 
 namespace cordma::detail {
 
-struct endpoint_core;
+class endpoint_core;
 
 // The id of a request of its own: {number of the sink : 24, type : 8, index : 32}, as those of operations are made.
 inline constexpr std::uint8_t id_type_sink = 2;
@@ -33,11 +33,19 @@ class completion_sink {
   // REQUIRES that all queue pairs are gone.
   virtual void on_worker_gone() noexcept = 0;
 
-  std::size_t kind = 0;           // the transport of its queue
-  std::uint32_t sink_number = 0;  // at the worker
+  // The transport of its queue.
+  [[nodiscard]] std::size_t kind() const noexcept { return kind_; }
+  // Its number at the worker.
+  [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+  void count_as(std::uint32_t number) noexcept { number_ = number; }
 
  protected:
   ~completion_sink() = default;
+  void receive_over(transport::kind k) noexcept { kind_ = static_cast<std::size_t>(k); }
+
+ private:
+  std::size_t kind_ = 0;
+  std::uint32_t number_ = 0;
 };
 
 }  // namespace cordma::detail

@@ -15,233 +15,363 @@ endpoint_core::endpoint_core() = default;
 endpoint_core::~endpoint_core() {
   unlink();  // before anything of it goes: a report may come at any time
   forget_windows();
-  if (worker == nullptr) return;
+  if (worker_ == nullptr) return;
   CORDMA_ASSERT_OP(inflight(), ==, 0U);
-  CORDMA_ASSERT_OP(orphans, ==, 0U);
-  CORDMA_ASSERT(first_recv == nullptr && first_kept == nullptr);
-  CORDMA_ASSERT(waiting_sends.empty() && waiting_recvs.empty() && held_recvs.empty());
-  CORDMA_ASSERT(state_waiters.empty() && resolvers.empty());
-  worker->unreserve(reserved_slots);
-  if (!counted) return;
-  CORDMA_ASSERT_OP(worker->endpoint_count, >, 0U);
-  --worker->endpoint_count;
+  CORDMA_ASSERT_OP(received_.orphans, ==, 0U);
+  CORDMA_ASSERT(received_.posted.empty() && received_.kept.empty());
+  CORDMA_ASSERT(!sends_.is_waited_for() && !recvs_.is_waited_for() && held_.all.empty());
+  CORDMA_ASSERT(!life_.is_waited_for() && resolvers_.empty());
+  worker_->take_back(share_);
 }
+
+// ---- how it comes about ----
 
 void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
                           adapter_poller& made_with) {
-  CORDMA_ASSERT(worker == nullptr && pair == nullptr);
+  CORDMA_ASSERT(worker_ == nullptr && pair_ == nullptr);
   CORDMA_ASSERT(p != nullptr);
-  worker = &owner;
-  home = &owner.home();
-  context = owner.shared_context();
-  ++owner.endpoint_count;
-  counted = true;
-  pair = std::move(p);
-  pair->set_user(this);
-  via = &made_with;
-  caps = &made_with.domain().caps();
-  kind = static_cast<std::size_t>(caps->transport);
-  key_place = transport::remote_keys::place_of(caps->transport);
-  granted = pair->actual();
-  send_credits = granted.send_depth;
-  recv_credits = granted.recv_depth;
+  worker_ = &owner;
+  home_ = &owner.home();
+  context_ = owner.shared_context();
+  if (rail_ == nullptr) owner.count_endpoint(share_);
+  pair_ = std::move(p);
+  pair_->set_user(this);
+  go_by(made_with.domain().caps());
+  route_.via = &made_with;
+  granted_ = pair_->actual();
   // Nothing is in flight where this throws, or what follows.
-  if (granted.shared != nullptr) {
-    static_cast<completion_sink*>(granted.shared->user())->on_joined(*this);
+  if (granted_.shared != nullptr) {
+    static_cast<completion_sink*>(granted_.shared->user())->on_joined(*this);
   }
-  CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends);
-  granted.send_depth -= frame_sends;
-  send_credits = granted.send_depth;
+  grant(pair_->actual());
   // With a trace all is recorded: each message takes a receive then.
-  holds_recvs = caps->plain_in_place && granted.shared == nullptr && owner.trace() == nullptr;
-  if (holds_recvs) pair->set_in_place(this);
-  worker->reserve(granted.send_depth + granted.recv_depth);
-  reserved_slots = granted.send_depth + granted.recv_depth;
+  if (route_.caps->plain_in_place && granted_.shared == nullptr && owner.trace() == nullptr) {
+    held_.how = receiving::held;
+    pair_->set_in_place(this);
+  }
+  owner.reserve(share_, granted_.send_depth + granted_.recv_depth);
 }
 
-void endpoint_core::refresh_grant() noexcept {
-  const std::uint32_t sends = granted.send_depth - send_credits;
-  const std::uint32_t recvs = granted.recv_depth - recv_credits;
-  granted = pair->actual();
-  // What it grants now covers what is in flight.
-  CORDMA_ASSERT_OP(granted.send_depth, >=, frame_sends + sends);
-  CORDMA_ASSERT_OP(granted.recv_depth, >=, recvs);
-  granted.send_depth -= frame_sends;
-  send_credits = granted.send_depth - sends;
-  recv_credits = granted.recv_depth - recvs;
+void endpoint_core::go_by(const transport::capabilities& caps) noexcept {
+  route_.caps = &caps;
+  route_.kind = static_cast<std::size_t>(caps.transport);
+  route_.key_place = transport::remote_keys::place_of(caps.transport);
 }
 
-post_base* endpoint_core::first_waiting_for_pool() noexcept {
-  post_base* first = nullptr;
-  waiting_recvs.for_each([&first](post_base& op) {
-    if (first == nullptr && op.lease_) first = &op;
-  });
-  return first;
+void endpoint_core::grant(const transport::queue_pair_options& granted) noexcept {
+  CORDMA_ASSERT_OP(granted.send_depth, >=, traffic_.sends);
+  granted_ = granted;
+  granted_.send_depth -= traffic_.sends;
+  sends_.resize(granted_.send_depth);
+  recvs_.resize(granted_.recv_depth);
+}
+
+void endpoint_core::serve(link_owner& rail, std::uint32_t sends) noexcept {
+  rail_ = &rail;
+  traffic_.sends = sends;
+}
+
+void endpoint_core::await_wiring(worker_core& owner, const transport::capabilities& until_then,
+                                 const endpoint_options& asked) {
+  CORDMA_ASSERT(worker_ == nullptr && pair_ == nullptr);
+  CORDMA_ASSERT_OP(state(), ==, endpoint_state::connecting);
+  worker_ = &owner;
+  home_ = &owner.home();
+  context_ = owner.shared_context();
+  go_by(until_then);
+  route_.plain_needs = post_base::aside::keys;
+  granted_ = asked;
+  granted_.send_depth = granted_.recv_depth = 0;  // no place in any queue: everything waits
+  told_.reason = "not connected yet";
+}
+
+void endpoint_core::on_wired(endpoint_core& made) noexcept {
+  const bool closing = state() == endpoint_state::closing;
+  take_over(made);
+  if (state() == endpoint_state::closed) return;
+  if (!closing) set_state(endpoint_state::connected);
+  life_.stand_as(endpoint_state::connected);
+  start_waiting();
+  if (!closing || state() != endpoint_state::connected) return;
+  life_.stand_as(endpoint_state::closing);
+  refresh_open();
+  begin_close();
+}
+
+// Nothing has been posted on it: no slot knows the one that goes.
+void endpoint_core::take_over(endpoint_core& made) noexcept {
+  if (made.state() == endpoint_state::closed) {
+    end(*made.cause());
+    return;
+  }
+  CORDMA_ASSERT(pair_ == nullptr && made.pair_ != nullptr);
+  CORDMA_ASSERT_OP(inflight(), ==, 0U);
+  CORDMA_ASSERT_OP(made.inflight(), ==, made.traffic_.in_flight);
+  CORDMA_ASSERT_OP(share_.slots, ==, 0U);
+  CORDMA_ASSERT(made.received_.posted.empty() && made.received_.kept.empty());
+  CORDMA_ASSERT(!made.sends_.is_waited_for() && !made.recvs_.is_waited_for());
+  CORDMA_ASSERT(made.windows_.empty());
+  pair_ = std::move(made.pair_);
+  pair_->set_user(this);
+  if (pair_->in_place() == &made) pair_->set_in_place(this);
+  route_ = made.route_;
+  held_.how = made.held_.how;
+  shared_ = std::move(made.shared_);
+  if (shared_ != nullptr) shared_->move_to(*this);
+  traffic_.now = std::move(made.traffic_.now);
+  if (traffic_.now != nullptr) traffic_.now->move_to(*this);
+  traffic_.sends = made.traffic_.sends;
+  traffic_.in_flight = std::exchange(made.traffic_.in_flight, 0);
+  granted_ = made.granted_;
+  sends_.resize(granted_.send_depth);
+  recvs_.resize(granted_.recv_depth);
+  share_ = std::exchange(made.share_, {});
+  told_ = std::move(made.told_);
+  if (!made.ending_.linked()) return;
+  made.ending_.unlink();
+  blame(*made.cause());
+  route_.via->end_later(*this);
+}
+
+// In their order, and checked again: now the limits are known.
+void endpoint_core::start_waiting() noexcept {
+  CORDMA_ASSERT_OP(state(), ==, endpoint_state::connected);
+  const bool fence = std::exchange(fence_next_, false);
+  list<post_base> first;
+  for (request_line* const line : {&recvs_, &sends_}) {
+    first.splice_back(line->waiting());
+    while (!first.empty()) first.pop_front().do_start();
+  }
+  fence_next_ = fence;
+  refresh_open();
+  if (traffic_.early == nullptr) return;
+  const std::unique_ptr<early_frames> messages = std::move(traffic_.early);
+  messages->start_all();
+}
+
+void endpoint_core::carry(std::unique_ptr<endpoint_frames> frames, std::uint32_t sends) noexcept {
+  traffic_.now = std::move(frames);
+  traffic_.sends = sends;
+}
+
+void endpoint_core::add(window_core& w) noexcept {
+  CORDMA_ASSERT(windows_.find([&w](const window_core& each) { return each.name() == w.name(); }) ==
+                nullptr);
+  windows_.push_back(w);
+}
+
+// ---- requests ----
+
+void endpoint_core::fence() noexcept {
+  fence_next_ = true;
+  open_to_ = 0;
+}
+
+bool endpoint_core::take_fence() noexcept {
+  if (!std::exchange(fence_next_, false)) return false;
+  refresh_open();
+  return true;
+}
+
+void endpoint_core::begin_batch() noexcept {
+  ++batches_;
+  refresh_open();
+}
+
+// What was posted before a fork() is the parent's to send.
+void endpoint_core::end_batch() noexcept {
+  if (--batches_ != 0 || is_inherited()) return;
+  refresh_open();
+  ring();
 }
 
 void endpoint_core::ring() noexcept {
-  if (unrung == 0 || pair == nullptr) return;
-  unrung = 0;
-  ++counters.rings;
-  pair->ring();
+  if (unrung_ == 0 || pair_ == nullptr) return;
+  unrung_ = 0;
+  ++counters_.rings;
+  pair_->ring();
+}
+
+void endpoint_core::publish_receives(const MemoryRegion& word) noexcept {
+  posted_word_ = word;
+  tell_posted();
 }
 
 void endpoint_core::tell_posted() noexcept {
-  const std::atomic_ref<std::uint64_t> word(*posted_word.as<std::uint64_t>().data());
-  word.store(counters.recvs, std::memory_order_release);
-}
-
-// It touches no buffer any more, and reports nothing.
-void endpoint_core::drop_pair() noexcept {
-  if (pair != nullptr && via != nullptr) via->forget(*pair);
-  pair.reset();
-  if (peer != nullptr) peer->on_pair_gone();
-  if (rail != nullptr) rail->on_pair_gone();
-}
-
-void endpoint_core::begin_close() noexcept {
-  if (is_inherited()) return;
-  if (!waiting_sends.empty() || pair == nullptr || (peer != nullptr && !peer->idle())) return;
-  ring();
-  if (peer != nullptr) peer->on_closing();
-  pair->disconnect();
+  const std::atomic_ref<std::uint64_t> word(*posted_word_.as<std::uint64_t>().data());
+  word.store(counters_.recvs, std::memory_order_release);
 }
 
 void endpoint_core::refresh_open() noexcept {
-  const bool as_it_comes = state == endpoint_state::connected && !fence_next && orphans == 0 &&
-                           waiting_sends.empty() && waiting_recvs.empty();
+  const bool as_it_comes = state() == endpoint_state::connected && !fence_next_ &&
+                           received_.orphans == 0 && !sends_.is_waited_for() &&
+                           !recvs_.is_waited_for();
   constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
-  open_to = 0;
+  open_to_ = 0;
   // With a trace each post takes the longer way, which records it: the short one has no branch for that.
-  if (as_it_comes && worker->trace() == nullptr) {
-    open_to = caps->operations[static_cast<std::size_t>(granted.type)] & ~receives;
-    if (granted.shared == nullptr) open_to |= receives;
-    if (peer != nullptr) open_to &= ~messages_bits;
+  if (as_it_comes && worker_->trace() == nullptr) {
+    open_to_ = route_.caps->operations[static_cast<std::size_t>(granted_.type)] & ~receives;
+    if (granted_.shared == nullptr) open_to_ |= receives;
+    if (frames() != nullptr) open_to_ &= ~messages_bits;
   }
-  posts_now = open_to != 0 && caps->posts_now && batches == 0;
-  if (peer != nullptr) peer->settle();
+  posts_now_ = open_to_ != 0 && route_.caps->posts_now && batches_ == 0;
+  if (frames() != nullptr) frames()->settle();
 }
 
-void endpoint_core::set_state(endpoint_state s) noexcept {
-  if (state == s) return;
-  CORDMA_ASSERT_OP(state, >>, s);
-  state = s;
-  refresh_open();
-  // Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
-  state_waiters.for_each([s](state_operation& w) {
-    if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;
-    w.unlink();
-    w.resolve(s);
-  });
-}
+// ---- its end ----
 
-void endpoint_core::blame(failure why) noexcept {
-  if (cause) return;
-  *cause_storage = std::move(why);
-  cause = cause_storage;
-}
-
-void endpoint_core::end(failure why) noexcept {
-  blame(std::move(why));
-  if (state == endpoint_state::closed) return;
-  flush_waiting();
-  if (early != nullptr) early->on_end();
-  if (peer != nullptr) peer->on_end();
-  set_state(endpoint_state::closed);
-  if (rail != nullptr) rail->on_end();
-}
-
-void endpoint_core::flush_waiting() noexcept {
-  while (!held_recvs.empty()) {
-    post_base& op = held_recvs.pop_front();
-    ++recv_credits;
-    op.complete_failed(flushed(op.op_name()));
-  }
-  for (list<post_base>* waiting : {&waiting_sends, &waiting_recvs}) {
-    while (!waiting->empty()) {
-      post_base& op = waiting->pop_front();
-      op.complete_failed(flushed(op.op_name()));
+void endpoint_core::on_event(transport::cm_event event) noexcept {
+  using type = transport::cm_event::type;
+  if (event.what == type::last_receive) {
+    if (shared_ != nullptr) shared_->on_last();
+  } else if (event.what == type::disconnected) {
+    blame(std::move(event.why));
+    route_.via->end_later(*this);
+  } else if (event.what == type::resolved) {
+    on_resolved(event);
+  } else if (event.what == type::established) {
+    on_established(std::move(event.data));
+  } else {
+    if (event.what == type::rejected) event.why.with_operation("connect");
+    if (connector_ != nullptr) {
+      std::exchange(connector_, nullptr)->on_failed(std::move(event));
+    } else {
+      end(std::move(event.why));
     }
   }
-  while (!resolvers.empty()) resolvers.pop_front().fail(flushed("resolve"));
+}
+
+void endpoint_core::on_established(std::vector<std::byte> data) noexcept {
+  if (state() == endpoint_state::closed) return;  // it ended while this was on its way
+  if (told_.peer_data.empty()) told_.peer_data = std::move(data);
+  grant(pair_->actual());
+  set_state(endpoint_state::connected);
+  if (connector_ != nullptr) {
+    std::exchange(connector_, nullptr)->on_established();
+  } else {
+    pump(side::send);
+  }
+  if (frames() != nullptr) frames()->on_connected();
 }
 
 void endpoint_core::on_resolved(const transport::cm_event& event) noexcept {
-  resolvers.for_each([&event](resolve_operation& op) {
+  resolvers_.for_each([&event](resolve_operation& op) {
     if (op.request_ != event.request) return;
     op.unlink();
     op.on_resolved(event);
   });
 }
 
-std::optional<failure> endpoint_core::why_not(const char* operation) const noexcept {
-  if (state != endpoint_state::closed && state != endpoint_state::closing) return {};
-  if (closed_here) return failure{errc::not_connected, "this side closed the connection"};
-  return flushed(operation);
+void endpoint_core::fail_connecting(const failure& why) noexcept {
+  if (connector_ == nullptr) return;
+  transport::cm_event failed;
+  failed.what = transport::cm_event::type::failed;
+  failed.why = why;
+  std::exchange(connector_, nullptr)->on_failed(std::move(failed));
 }
 
-failure endpoint_core::flushed(const char* operation) const noexcept {
-  failure why{errc::flushed};
-  why.with_operation(operation).with_cause(cause);
-  why.with_status(static_cast<std::uint16_t>(transport::wc_status::wr_flush_err), 0);
-  return why;
-}
-
-// Nothing has been posted on it: no slot knows the one that goes.
-void endpoint_core::take_over(endpoint_core& made) noexcept {
-  if (made.state == endpoint_state::closed) {
-    end(*made.cause);
-    return;
+void endpoint_core::close() noexcept {
+  const bool unwired = state() == endpoint_state::connecting && wiring_ != nullptr;
+  if (state() == endpoint_state::connected || unwired) {
+    life_.close_here();
+    set_state(endpoint_state::closing);
+    begin_close();
+  } else if (state() == endpoint_state::connecting) {
+    // There is nobody to carry anything out, and nobody to tell.
+    life_.close_here();
+    CORDMA_ASSERT(pair_ != nullptr);
+    pair_->abort();
+    end({errc::not_connected, "closed before it was connected"});
   }
-  CORDMA_ASSERT(pair == nullptr && made.pair != nullptr);
-  CORDMA_ASSERT_OP(inflight(), ==, 0U);
-  CORDMA_ASSERT_OP(made.inflight(), ==, made.frames_in_flight);
-  CORDMA_ASSERT_OP(reserved_slots, ==, 0U);
-  CORDMA_ASSERT(made.first_recv == nullptr && made.first_kept == nullptr);
-  CORDMA_ASSERT(made.waiting_sends.empty() && made.waiting_recvs.empty());
-  CORDMA_ASSERT(made.windows.empty());
-  pair = std::move(made.pair);
-  pair->set_user(this);
-  if (pair->in_place() == &made) pair->set_in_place(this);
-  via = made.via;
-  caps = made.caps;
-  kind = made.kind;
-  key_place = made.key_place;
-  plain_needs = made.plain_needs;
-  holds_recvs = made.holds_recvs;
-  shared = std::move(made.shared);
-  if (shared != nullptr) shared->move_to(*this);
-  peer = std::move(made.peer);
-  if (peer != nullptr) peer->move_to(*this);
-  frame_sends = made.frame_sends;
-  frames_in_flight = std::exchange(made.frames_in_flight, 0);
-  granted = made.granted;
-  send_credits = made.send_credits;
-  recv_credits = made.recv_credits;
-  reserved_slots = std::exchange(made.reserved_slots, 0);
-  counted = std::exchange(made.counted, false);
-  reason = std::move(made.reason);
-  peer_data = std::move(made.peer_data);
-  if (!made.ending.linked()) return;
-  made.ending.unlink();
-  blame(*made.cause);
-  via->end_later(*this);
 }
 
-// In their order, and checked again: now the limits are known.
-void endpoint_core::start_waiting() noexcept {
-  CORDMA_ASSERT_OP(state, ==, endpoint_state::connected);
-  const bool fence = std::exchange(fence_next, false);
-  list<post_base> first;
-  for (list<post_base>* waiting : {&waiting_recvs, &waiting_sends}) {
-    first.splice_back(*waiting);
-    while (!first.empty()) first.pop_front().do_start();
-  }
-  fence_next = fence;
+void endpoint_core::abort() noexcept {
+  const bool unwired = wiring_ != nullptr;
+  if (state() == endpoint_state::closed || (pair_ == nullptr && !unwired)) return;
+  if (!home_->enter()) return;
+  life_.close_here();
+  if (!unwired) pair_->abort();
+  end({errc::not_connected, "aborted by this side"});
+  wiring_.reset();
+}
+
+// It touches no buffer any more, and reports nothing.
+void endpoint_core::drop_pair() noexcept {
+  if (pair_ != nullptr && route_.via != nullptr) route_.via->forget(*pair_);
+  pair_.reset();
+  if (frames() != nullptr) frames()->on_pair_gone();
+  if (rail_ != nullptr) rail_->on_pair_gone();
+}
+
+void endpoint_core::begin_close() noexcept {
+  if (is_inherited()) return;
+  const bool has_frames = frames() != nullptr;
+  if (sends_.is_waited_for() || pair_ == nullptr || (has_frames && !frames()->idle())) return;
+  ring();
+  if (has_frames) frames()->on_closing();
+  pair_->disconnect();
+}
+
+void endpoint_core::set_state(endpoint_state s) noexcept {
+  if (state() == s) return;
+  life_.become(s);
   refresh_open();
-  if (early == nullptr) return;
-  const std::unique_ptr<early_frames> messages = std::move(early);
-  messages->start_all();
+  life_.resume_waiters(s);
+}
+
+void endpoint_core::end(failure why) noexcept {
+  blame(std::move(why));
+  if (state() == endpoint_state::closed) return;
+  flush_waiting();
+  if (early() != nullptr) early()->on_end();
+  if (frames() != nullptr) frames()->on_end();
+  set_state(endpoint_state::closed);
+  if (rail_ != nullptr) rail_->on_end();
+}
+
+void endpoint_core::flush_waiting() noexcept {
+  while (!held_.all.empty()) {
+    post_base& op = held_.all.pop_front();
+    recvs_.give_back();
+    op.complete_failed(flushed(op.op_name()));
+  }
+  for (request_line* const line : {&sends_, &recvs_}) {
+    while (line->is_waited_for()) {
+      post_base& op = line->waiting().pop_front();
+      op.complete_failed(flushed(op.op_name()));
+    }
+  }
+  while (!resolvers_.empty()) resolvers_.pop_front().fail(flushed("resolve"));
+}
+
+void endpoint_core::on_handle_gone() noexcept {
+  CORDMA_ASSERT(connector_ == nullptr);
+  handle_gone_ = true;
+  handle_ = nullptr;
+  if (shared_ != nullptr) shared_->forget();
+  if (frames() != nullptr) frames()->on_handle_gone();
+  while (!received_.kept.empty()) drop_first_kept();
+  if (pair_ != nullptr && state() != endpoint_state::closed) pair_->abort();
+  end({errc::not_connected, "the Endpoint was destroyed"});
+  CORDMA_ASSERT_OP(state(), ==, endpoint_state::closed);
+}
+
+void endpoint_core::on_worker_gone(const failure& why) noexcept {
+  if (connector_ != nullptr) connector_->on_worker_gone();
+  end(why);
+  drop_pair();
+}
+
+void endpoint_core::leave_worker() noexcept {
+  worker_ = nullptr;
+  home_ = nullptr;
+  route_.via = nullptr;
+}
+
+void endpoint_core::leave_to_parent(const failure& why) noexcept {
+  if (pair_ != nullptr && route_.via->kept()) static_cast<void>(pair_.release());
+  end(why);
+  drop_pair();
 }
 
 }  // namespace cordma::detail

@@ -13,7 +13,7 @@ class dump_writer;
 namespace cordma::detail {
 
 class adapter_poller;
-struct endpoint_core;
+class endpoint_core;
 
 // The frames of one Endpoint (messaging/peer_core.hpp).
 struct endpoint_frames : transport::message_taker {
@@ -81,8 +81,7 @@ class connection_attempt {
   virtual ~connection_attempt() = default;
 
  private:
-  friend struct endpoint_core;
-  friend class worker_core;
+  friend class endpoint_core;
   virtual void on_established() noexcept = 0;
   virtual void on_failed(transport::cm_event event) noexcept = 0;
   virtual void on_worker_gone() noexcept = 0;

@@ -20,7 +20,7 @@ using transport::posted;
   }
   if (as == side::recv) {
     received_ = to_received(c);
-    e.counters.bytes_received += c.byte_len;
+    e.count_arrived(c.byte_len);
   }
   in_poll ? finish_in_poll() : finish();
 }
@@ -34,36 +34,38 @@ bool worker_core::try_to_grow() noexcept {
   }
 }
 
-[[gnu::always_inline]] inline posted worker_core::post_recv(
-    endpoint_core& e, const post_base& op, transport::datagram_peer* peer) noexcept {
-  ++e.counters.recvs;
+[[gnu::always_inline]] inline posted endpoint_core::post_recv(const post_base& op,
+                                                              transport::datagram_peer* peer,
+                                                              completion& now) noexcept {
+  ++counters_.recvs;
   const transport::recv_request request{.id = op.request_.id,
                                         .segment_count = op.request_.segment_count,
                                         .segments = op.request_.segments,
                                         .from = peer};
-  if (e.posted_word) [[unlikely]]
-    return post_and_tell(e, request);
-  return e.pair->post_recv(request, at_once_);
+  if (posted_word_) [[unlikely]]
+    return post_and_tell(request, now);
+  return pair_->post_recv(request, now);
 }
 
-[[gnu::noinline]] posted worker_core::post_and_tell(endpoint_core& e,
-                                                    const transport::recv_request& r) noexcept {
-  const posted done = e.pair->post_recv(r, at_once_);
-  e.tell_posted();
+[[gnu::noinline]] posted endpoint_core::post_and_tell(const transport::recv_request& r,
+                                                      completion& now) noexcept {
+  const posted done = pair_->post_recv(r, now);
+  tell_posted();
   return done;
 }
 
-[[gnu::always_inline]] inline posted worker_core::post_send(endpoint_core& e,
-                                                            post_base& op) noexcept {
-  ++e.counters.sends;
-  e.counters.bytes_sent += op.total_;
-  if (e.batches != 0) {
-    op.request_.flags |= transport::post_flag::more;
-    ++e.unrung;
-  } else {
-    ++e.counters.rings;
-  }
-  return e.pair->post_send(op.request_, at_once_);
+[[gnu::always_inline]] inline posted endpoint_core::post_send(post_base& op,
+                                                              completion& now) noexcept {
+  counters_.bytes_sent += op.total_;
+  count_post(op.request_);
+  return pair_->post_send(op.request_, now);
+}
+
+[[gnu::always_inline]] inline void endpoint_core::take_place(side as, slot& s) noexcept {
+  if (as == side::recv && holds_receives()) [[unlikely]]
+    post_held();
+  line(as).take_place();
+  if (as == side::recv) received_.posted.push_back(s);
 }
 
 // The slot lends its id; it is taken only by what is not done at once.
@@ -73,24 +75,17 @@ bool worker_core::try_to_grow() noexcept {
   op.request_.id = s.id;
   op.request_.segments = op.segments_.data();
   s.is_recv = as == post_base::side::recv;
-  s.since = e.home->coarse_now();
+  s.since = e.home()->coarse_now();
   if (as == post_base::side::recv) {
-    if (post_recv(e, op, peer) == posted::done) {
-      e.message_waits = false;
+    if (e.post_recv(op, peer, at_once_) == posted::done) {
+      e.catch_up();
       return posted::done;
     }
-    if (e.holds_recvs) [[unlikely]]
-      e.post_held();
-    first_free_ = s.next;
-    --e.recv_credits;
-    s.next = nullptr;
-    *e.recvs_end = &s;
-    e.recvs_end = &s.next;
-  } else {
-    if (post_send(e, op) == posted::done) return posted::done;
-    first_free_ = s.next;
-    --e.send_credits;
+  } else if (e.post_send(op, at_once_) == posted::done) {
+    return posted::done;
   }
+  first_free_ = s.next;
+  e.take_place(as, s);
   s.op = &op;
   s.endpoint = &e;
   op.slot_ = &s;
@@ -100,8 +95,8 @@ bool worker_core::try_to_grow() noexcept {
 
 [[gnu::always_inline]] inline void post_base::done_at_once(side as) noexcept {
   endpoint_core& e = *endpoint_;
-  ++e.counters.immediate;
-  complete(as, e, e.worker->at_once(), false);
+  e.count_immediate();
+  complete(as, e, e.worker()->at_once(), false);
 }
 
 void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
@@ -130,7 +125,7 @@ void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
 
 [[gnu::always_inline]] inline void worker_core::post(endpoint_core& e, post_base& op,
                                                      post_base::side as) noexcept {
-  if (as == post_base::side::recv && e.holds_recvs && e.hold(op)) return;
+  if (as == post_base::side::recv && e.holds_receives() && e.hold(op)) return;
   if (first_free_ == nullptr) [[unlikely]]
     return post_after_growing(e, op);
   if (op.aside_ != post_base::aside::nothing) [[unlikely]]
@@ -139,7 +134,7 @@ void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
 }
 
 bool endpoint_core::hold(post_base& op) noexcept {
-  if (message_waits) return false;
+  if (held_.how == receiving::overtaken) return false;
   if (hold_at_once(op)) return true;
   post_held();
   return false;
@@ -147,56 +142,57 @@ bool endpoint_core::hold(post_base& op) noexcept {
 
 // Where receives are held, and it is as most are.
 [[gnu::always_inline]] inline bool endpoint_core::hold_at_once(post_base& op) noexcept {
-  if (!holds_recvs || message_waits || op.lease_ || op.aside_ != post_base::aside::nothing ||
-      op.request_.segment_count != 1 || op.total_ > caps->max_message || recv_credits == 0) {
+  if (held_.how != receiving::held || op.lease_ || op.aside_ != post_base::aside::nothing ||
+      op.request_.segment_count != 1 || op.total_ > route_.caps->max_message ||
+      !recvs_.has_place()) {
     return false;
   }
   op.set_phase(operation_base::phase::posted);
-  --recv_credits;
-  ++counters.recvs;
-  held_recvs.push_back(op);
-  op.set_held_since(home->coarse_now());
-  if (posted_word) [[unlikely]]
+  recvs_.take_place();
+  ++counters_.recvs;
+  held_.all.push_back(op);
+  op.set_held_since(home_->coarse_now());
+  if (posted_word_) [[unlikely]]
     tell_posted();
   return true;
 }
 
 void endpoint_core::post_held() noexcept {
-  holds_recvs = false;
-  if (pair != nullptr) pair->set_in_place(nullptr);
-  message_waits = false;
-  while (!held_recvs.empty()) {
-    post_base& op = held_recvs.pop_front();
-    ++recv_credits;
-    --counters.recvs;
-    worker->post_late(*this, op);
+  held_.how = receiving::posted;
+  if (pair_ != nullptr) pair_->set_in_place(nullptr);
+  while (!held_.all.empty()) {
+    post_base& op = held_.all.pop_front();
+    recvs_.give_back();
+    --counters_.recvs;
+    worker_->post_late(*this, op);
   }
 }
 
 // Some may take a message at once: then others, which wait, have their places.
 void endpoint_core::post_held_now() noexcept {
   post_held();
-  if (open_to == 0) pump(true);
+  if (open_to_ == 0) pump(side::recv);
 }
 
 void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
   if (m.data == nullptr) return post_held_now();
-  if (held_recvs.empty()) {
-    message_waits = m.stays = true;
+  if (held_.all.empty()) {
+    held_.how = receiving::overtaken;
+    m.stays = true;
     return;
   }
-  post_base& op = held_recvs.front();
+  post_base& op = held_.all.front();
   if (m.bytes > op.total_) [[unlikely]] {
     m.stays = true;
     return post_held_now();  // the transport fails it
   }
-  ++recv_credits;
+  recvs_.give_back();
   transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
   op.received_ = {.bytes = m.bytes};
-  counters.bytes_received += m.bytes;
+  counters_.bytes_received += m.bytes;
   op.finish_in_poll();
-  if (open_to == 0) [[unlikely]]
-    pump(true);
+  if (open_to_ == 0) [[unlikely]]
+    pump(side::recv);
 }
 
 void worker_core::post_late(endpoint_core& e, post_base& op) noexcept {
@@ -207,57 +203,53 @@ void worker_core::post_late(endpoint_core& e, post_base& op) noexcept {
 
 void endpoint_core::post_or_queue(post_base& op) noexcept {
   const bool recv = op.is_recv();
-  if (recv && orphans != 0 && op.lease_ && worker->adopt_orphan(*this, op)) return;
+  if (recv && received_.orphans != 0 && op.lease_ && adopt_orphan(op)) return;
   if (std::optional<failure> ended = why_not(op.op_name())) [[unlikely]] {
     op.complete_failed(std::move(*ended));
     return;
   }
-  if (recv && orphans != 0) [[unlikely]] {
+  if (recv && received_.orphans != 0) [[unlikely]] {
     op.complete_failed(
         {errc::bad_state,
          "a canceled receive into a pool is still posted and the next message is its: "
          "receive into a pool until it has been taken over"});
     return;
   }
-  list<post_base>& waiting = recv ? waiting_recvs : waiting_sends;
-  const std::uint32_t credits = recv ? recv_credits : send_credits;
-  const bool too_early = state == endpoint_state::connecting && !recv;
-  if (credits != 0 && waiting.empty() && !too_early) {
-    worker->post_late(*this, op);
+  request_line& queue = line(op.own_side());
+  const bool too_early = state() == endpoint_state::connecting && !recv;
+  if (queue.has_place() && !queue.is_waited_for() && !too_early) {
+    worker_->post_late(*this, op);
     return;
   }
-  ++counters.waited;
-  if (waiting.empty()) (recv ? recvs_wait_since : sends_wait_since) = home->coarse_now();
+  ++counters_.waited;
   op.set_phase(operation_base::phase::queued);
-  waiting.push_back(op);
-  open_to = 0;
+  queue.wait(op, home_->coarse_now());
+  open_to_ = 0;
 }
 
 // No slot, no completion: where the transport can, most are done with their post.
 [[gnu::always_inline]] inline void post_base::done_now() noexcept {
-  count_put(endpoint_->counters, total_);
+  endpoint_->count_put(total_);
   finish();
 }
 
 [[gnu::noinline]] void post_base::carry_out() noexcept {
   request_.segments = segments_.data();
-  if (!endpoint_->pair->post_now(request_)) return post_open_send();
+  if (!endpoint_->pair()->post_now(request_)) return post_open_send();
   done_now();
 }
 
 // Whether it may go as it comes, on this thread.
 [[gnu::always_inline]] inline bool post_base::is_open() const noexcept {
   const endpoint_core& e = *endpoint_;
-  return !failure_ && (e.open_to >> static_cast<unsigned>(request_.op) & 1U) != 0 &&
-         e.home->on_owner_thread();
+  return !failure_ && e.is_open_to(request_.op) && e.home()->on_owner_thread();
 }
 
 [[gnu::always_inline]] inline void post_base::post_open(side as) noexcept {
   endpoint_core& e = *endpoint_;
-  if ((as == side::recv ? e.recv_credits : e.send_credits) != 0 &&
-      request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message)
-      [[likely]] {
-    e.worker->post(e, *this, as);
+  if (e.has_place(as) && request_.segment_count <= e.granted().max_segments &&
+      total_ <= e.caps().max_message) [[likely]] {
+    e.worker()->post(e, *this, as);
   } else {
     start_with_care();
   }
@@ -270,12 +262,12 @@ void post_base::start_send() noexcept {
   if (!is_open()) [[unlikely]]
     return start_with_care();
   endpoint_core& e = *endpoint_;
-  if (!e.posts_now) return post_open_send();
+  if (!e.posts_now()) return post_open_send();
   if (request_.op != transport::opcode::send || request_.segment_count != 1 ||
       aside_ != aside::nothing) {
     return carry_out();
   }
-  if (!e.pair->put(segments_[0].addr, static_cast<std::uint32_t>(total_))) return post_open_send();
+  if (!e.pair()->put(segments_[0].addr, static_cast<std::uint32_t>(total_))) return post_open_send();
   done_now();
 }
 
@@ -287,55 +279,45 @@ void post_base::start_recv() noexcept {
 
 void post_base::start_with_care() noexcept {
   endpoint_core& e = *endpoint_;
-  const bool possible =
-      !failure_ && e.worker != nullptr && e.home->on_owner_thread() &&
-      (is_recv() ? e.granted.shared == nullptr : e.caps->supports(e.granted.type, request_.op)) &&
-      (e.peer == nullptr || !consumes_receive(request_.op)) &&
-      request_.segment_count <= e.granted.max_segments && total_ <= e.caps->max_message;
+  const bool possible = !failure_ && e.worker() != nullptr && e.home()->on_owner_thread() &&
+                        (is_recv() ? e.granted().shared == nullptr
+                                   : e.caps().supports(e.granted().type, request_.op)) &&
+                        (e.frames() == nullptr || !consumes_receive(request_.op)) &&
+                        request_.segment_count <= e.granted().max_segments &&
+                        total_ <= e.caps().max_message;
   if (!possible) {
     complete_failed(failure_ ? std::move(*failure_) : obstacle());
     return;
   }
-  if (e.fence_next && !is_recv()) {
-    request_.flags |= transport::post_flag::fence;
-    e.fence_next = false;
-    e.refresh_open();
-  }
+  if (!is_recv() && e.take_fence()) request_.flags |= transport::post_flag::fence;
   e.post_or_queue(*this);
 }
 
-void endpoint_core::pump(bool recvs) noexcept {
-  list<post_base>& waiting = recvs ? waiting_recvs : waiting_sends;
-  while (!waiting.empty() && (recvs ? recv_credits : send_credits) != 0) {
-    worker->post_late(*this, waiting.pop_front());
-    (recvs ? recvs_wait_since : sends_wait_since) = home->coarse_now();
+void endpoint_core::pump(side as) noexcept {
+  request_line& queue = line(as);
+  while (queue.is_waited_for() && queue.has_place()) {
+    worker_->post_late(*this, queue.next(home_->coarse_now()));
   }
-  if (state == endpoint_state::closing && !recvs) begin_close();
+  if (state() == endpoint_state::closing && as == side::send) begin_close();
   refresh_open();
 }
 
 // A receive leaves the list of those posted.
-[[gnu::always_inline]] inline void worker_core::on_recv_done(endpoint_core& e, const slot& s,
-                                                             const completion& c) noexcept {
+[[gnu::always_inline]] inline void endpoint_core::on_recv_done(const slot& s,
+                                                               const completion& c) noexcept {
   if (c.key != 0) [[unlikely]]
-    e.invalidated(c.key);
-  if (e.first_recv == &s) [[likely]] {
-    e.first_recv = s.next;
-    if (e.first_recv == nullptr) e.recvs_end = &e.first_recv;
-  } else {
-    not_first_recv(e, s);
-  }
+    invalidated(c.key);
+  received_.posted.remove(s);
 }
 
 // Nobody waits for it any more.
 void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
-  const bool recv = s.is_recv;
-  ++(recv ? e.recv_credits : e.send_credits);
-  CORDMA_ASSERT_OP(e.send_credits, <=, e.granted.send_depth);
-  CORDMA_ASSERT_OP(e.recv_credits, <=, e.granted.recv_depth);
+  const auto as = s.is_recv ? post_base::side::recv : post_base::side::send;
+  e.give_back(as);
+  CORDMA_ASSERT(e.is_balanced());
   if (s.orphan) {
-    orphan_done(s, c);
+    e.orphan_done(s, c);
   } else {
     CORDMA_ASSERT_OP(s.pinned, <=, s.pins.size());
     for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
@@ -343,7 +325,7 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
     s.lease.reset();
     free_slot(s);
   }
-  e.pump(recv);
+  e.pump(as);
 }
 
 [[gnu::always_inline]] inline void worker_core::finish_as(post_base::side as, slot& s,
@@ -352,17 +334,17 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
   constexpr auto recv = post_base::side::recv;
   endpoint_core& e = *s.endpoint;
   post_base* const op = s.op;
-  if (as == recv) on_recv_done(e, s, c);
+  if (as == recv) e.on_recv_done(s, c);
   if (op == nullptr) [[unlikely]]
     return on_left_behind(s, c);
   op->slot_ = nullptr;
   if (op->aside_ != post_base::aside::nothing) [[unlikely]]
     take_aside(*op, index_of(s.id), c);
   free_slot(s);
-  ++(as == recv ? e.recv_credits : e.send_credits);
+  e.give_back(as);
   op->complete(as, e, c, in_poll);
-  if (e.open_to == 0) [[unlikely]]
-    e.pump(as == recv);
+  if (e.is_shut()) [[unlikely]]
+    e.pump(as);
 }
 
 // What it was is asked once.
@@ -405,16 +387,16 @@ void worker_core::on_completions(adapter_poller& via, std::span<const completion
 void worker_core::on_stale(adapter_poller& via, std::uint32_t age) noexcept {
   age &= generation_mask;
   if (age == 0 || age > generation_mask / 2) return on_corrupt(via);
-  ++stale_completions;
+  ++stale_completions_;
 }
 
 // There never was.
 void worker_core::on_corrupt(adapter_poller& via) noexcept {
   if (via.broken()) {
-    ++stale_completions;
+    ++stale_completions_;
     return;
   }
-  ++corrupt_completions;
+  ++corrupt_completions_;
   give_up(via);
 }
 
@@ -461,11 +443,9 @@ std::size_t adapter_poller::poll() noexcept {
 // At most so many things may happen in this pass as the worker says.
 [[gnu::noinline]] std::size_t adapter_poller::poll_carefully() noexcept {
   bool progressed = false;
-  const std::size_t most = std::min(batch_.size(), owner_.may_complete);
+  const std::size_t most = owner_.share_of_limit(batch_.size());
   const std::size_t n = adapter_->poll(std::span(batch_).first(most), progressed);
-  if (owner_.may_complete != worker_core::no_limit) {
-    owner_.may_complete -= n + adapter_->arrived().size();
-  }
+  owner_.use_limit(n + adapter_->arrived().size());
   return look_at(n, most, progressed);
 }
 
@@ -495,8 +475,7 @@ std::size_t adapter_poller::poll() noexcept {
 [[gnu::noinline]] void adapter_poller::tidy(bool all_told) noexcept {
   if (!ending_.empty()) end_due(all_told);
   owner_.sweep();
-  careful_ =
-      !ending_.empty() || owner_.has_graves() || owner_.may_complete != worker_core::no_limit;
+  careful_ = !ending_.empty() || owner_.has_graves() || owner_.is_limited();
 }
 
 }  // namespace cordma::detail

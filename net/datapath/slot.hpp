@@ -14,7 +14,7 @@
 
 namespace cordma::detail {
 
-struct endpoint_core;
+class endpoint_core;
 
 // Of a receive that succeeded.
 [[nodiscard]] inline Received to_received(const transport::completion& c) noexcept {

@@ -7,25 +7,54 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace cordma::detail {
 
-struct endpoint_core;
+class endpoint_core;
 
 // In its endpoint's list from the moment that the transport knows it. Bound to that Worker's thread.
-struct window_core : list_node {
-  endpoint_core* endpoint = nullptr;  // null: the transport does not know it, or not any more
-  region_core* region = nullptr;      // held while it is not null
-  std::byte* addr = nullptr;
-  std::size_t length = 0;
-  transport::access rights = transport::access::local_read;
-  std::uint32_t name = 0;  // the queue pair's, for it
-  std::uint64_t key = 0;
-  bool is_bound = false;
-
+class window_core : public list_node {
+ public:
+  // Holds the region, until it ends.
+  window_core(region_core& region, std::span<std::byte> bytes, transport::access rights) noexcept
+      : region_(&region), bytes_(bytes), rights_(rights) {
+    retain(region);
+  }
+  window_core(const window_core&) = delete;
+  window_core& operator=(const window_core&) = delete;
   ~window_core() { end(); }
+
+  // Null: the transport does not know it, or not any more.
+  [[nodiscard]] endpoint_core* endpoint() const noexcept { return endpoint_; }
+  // Null: it has ended.
+  [[nodiscard]] region_core* region() const noexcept { return region_; }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
+  [[nodiscard]] transport::access rights() const noexcept { return rights_; }
+  // The queue pair's, for it.
+  [[nodiscard]] std::uint32_t name() const noexcept { return name_; }
+  [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
+  [[nodiscard]] bool is_bound() const noexcept { return is_bound_; }
+
+  // The queue pair of that endpoint has made it.
+  void enter(endpoint_core& e, std::uint32_t name) noexcept;
+  void bind(std::uint64_t key) noexcept {
+    key_ = key;
+    is_bound_ = true;
+  }
+  // Its endpoint is gone.
+  void forget() noexcept { endpoint_ = nullptr; }
   // The transport forgets it, and the region goes. Idempotent.
   void end() noexcept;
+
+ private:
+  endpoint_core* endpoint_ = nullptr;
+  region_core* region_;
+  std::span<std::byte> bytes_;
+  transport::access rights_;
+  std::uint32_t name_ = 0;
+  std::uint64_t key_ = 0;
+  bool is_bound_ = false;
 };
 
 }  // namespace cordma::detail

@@ -48,10 +48,10 @@ void worker_core::open_adapters() {
       adapters_.push_back(std::make_unique<adapter_poller>(*this, *d, std::move(*a)));
       continue;
     }
-    missing.emplace_back(d->caps().transport, a.why());
+    missing_.emplace_back(d->caps().transport, a.why());
     if (!context_->by_default) throw_error(a.why());
   }
-  if (adapters_.empty() && !missing.empty()) throw_error(missing.front().second);
+  if (adapters_.empty() && !missing_.empty()) throw_error(missing_.front().second);
   for (const auto& d : context_->rail_domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
     if (!a) throw_error(a.why());
@@ -60,7 +60,7 @@ void worker_core::open_adapters() {
 }
 
 std::string worker_core::left_out(const std::optional<transport::kind>& only) const {
-  return detail::left_out(context_->missing, only) + detail::left_out(missing, only);
+  return detail::left_out(context_->missing, only) + detail::left_out(missing_, only);
 }
 
 worker_core::~worker_core() {
@@ -77,11 +77,7 @@ worker_core::~worker_core() {
   drop_wirings();
   const failure gone{errc::shutdown, "the Worker was destroyed"};
   device_events_.shut_down(gone);
-  endpoints_.for_each([&](endpoint_core& e) {
-    if (e.connector != nullptr) e.connector->on_worker_gone();
-    e.end(gone);
-    e.drop_pair();
-  });
+  endpoints_.for_each([&gone](endpoint_core& e) { e.on_worker_gone(gone); });
   graveyard_.for_each([](endpoint_core& e) { e.drop_pair(); });
   for (completion_sink* const s : sinks_) {
     if (s != nullptr) s->on_worker_gone();
@@ -99,15 +95,10 @@ worker_core::~worker_core() {
     }
   }
   // The reactor may go right after: what outlives it must not ask it anything.
-  while (!endpoints_.empty()) {
-    endpoint_core& e = endpoints_.pop_front();
-    e.worker = nullptr;
-    e.home = nullptr;
-    e.via = nullptr;
-  }
+  while (!endpoints_.empty()) endpoints_.pop_front().leave_worker();
   while (!graveyard_.empty()) {
     endpoint_core* const e = &graveyard_.pop_front();
-    e->worker = nullptr;
+    e->leave_worker();
     delete e;
   }
 }
@@ -122,10 +113,19 @@ void worker_core::remove(const request_acceptor& l) noexcept {
   CORDMA_ASSERT_OP(removed, <=, 1U);
 }
 
-void worker_core::reserve(std::uint32_t slots) {
+void worker_core::reserve(worker_share& share, std::uint32_t slots) {
   const std::size_t wanted = std::min<std::size_t>(reserved_slots_ + slots, most_reserved);
   while (slots_ < wanted) grow();
   reserved_slots_ += slots;
+  share.slots = slots;
+}
+
+void worker_core::take_back(const worker_share& share) noexcept {
+  CORDMA_ASSERT_OP(reserved_slots_, >=, share.slots);
+  reserved_slots_ -= share.slots;
+  if (!share.is_counted) return;
+  CORDMA_ASSERT_OP(endpoint_count_, >, 0U);
+  --endpoint_count_;
 }
 
 void worker_core::grow() {
@@ -203,7 +203,7 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
     if (!which(e)) return;
     e.end(why);
     e.drop_pair();
-    if (e.shared != nullptr) e.shared->on_last();
+    if (e.shared() != nullptr) e.shared()->on_last();
   };
   endpoints_.for_each(end);
   graveyard_.for_each(end);
@@ -218,35 +218,31 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
   // One completion for each that was posted.
   const auto settled = [&](const endpoint_core& e) {
     if (!which(e)) return;
-    CORDMA_ASSERT_OP(e.send_credits, ==, e.granted.send_depth);
-    CORDMA_ASSERT_OP(e.recv_credits, ==, e.granted.recv_depth);
+    CORDMA_ASSERT_OP(e.sends_in_flight(), ==, 0U);
+    CORDMA_ASSERT_OP(e.recvs_in_flight(), ==, 0U);
   };
   endpoints_.for_each(settled);
   graveyard_.for_each(settled);
   endpoints_.for_each([&](endpoint_core& e) {
-    if (!which(e) || e.connector == nullptr) return;
-    transport::cm_event failed;
-    failed.what = transport::cm_event::type::failed;
-    failed.why = why;
-    std::exchange(e.connector, nullptr)->on_failed(std::move(failed));
+    if (which(e)) e.fail_connecting(why);
   });
 }
 
 void worker_core::give_up(adapter_poller& via) noexcept {
   via.set_broken();
   const failure why = via.why_broken();
-  end_all([&via](const endpoint_core& e) { return e.via == &via; }, why);
+  end_all([&via](const endpoint_core& e) { return e.via() == &via; }, why);
   for (request_acceptor* const l : listeners_) l->lose(via, why);
 }
 
 void worker_core::end_users_of(const transport::receive_queue& queue, const failure& why) noexcept {
-  end_all([&queue](const endpoint_core& e) { return e.granted.shared == &queue; }, why);
+  end_all([&queue](const endpoint_core& e) { return e.granted().shared == &queue; }, why);
 }
 
 void worker_core::add(completion_sink& s) {
   const auto free = std::ranges::find(sinks_, nullptr);
-  s.sink_number = static_cast<std::uint32_t>(free - sinks_.begin());
-  CORDMA_ASSERT_OP(s.sink_number, <=, generation_mask);
+  s.count_as(static_cast<std::uint32_t>(free - sinks_.begin()));
+  CORDMA_ASSERT_OP(s.number(), <=, generation_mask);
   if (free == sinks_.end()) {
     sinks_.push_back(&s);
   } else {
@@ -255,23 +251,23 @@ void worker_core::add(completion_sink& s) {
 }
 
 void worker_core::remove(completion_sink& s) noexcept {
-  CORDMA_ASSERT_OP(s.sink_number, <, sinks_.size());
-  CORDMA_ASSERT(sinks_[s.sink_number] == &s);
-  sinks_[s.sink_number] = nullptr;
+  CORDMA_ASSERT_OP(s.number(), <, sinks_.size());
+  CORDMA_ASSERT(sinks_[s.number()] == &s);
+  sinks_[s.number()] = nullptr;
 }
 
 bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
   if (options.shared == nullptr) return true;
   // One that is nobody's is for the transport to refuse.
   const auto* const sink = static_cast<const completion_sink*>(options.shared->user());
-  return sink == nullptr || sink->kind == static_cast<std::size_t>(over);
+  return sink == nullptr || sink->kind() == static_cast<std::size_t>(over);
 }
 
 void worker_core::on_sink_completion(const adapter_poller& via, const completion& c) noexcept {
   const auto number = generation_of(c.id);
   const bool is_there = number < sinks_.size() && !via.broken();
   completion_sink* const s = is_there ? sinks_[number] : nullptr;
-  if (s == nullptr || !s->on_completion(index_of(c.id), c)) ++stale_completions;
+  if (s == nullptr || !s->on_completion(index_of(c.id), c)) ++stale_completions_;
 }
 
 void worker_core::detach(post_base& op) noexcept {
@@ -297,114 +293,9 @@ void worker_core::detach(post_base& op) noexcept {
   }
 }
 
-// A message goes to the oldest receive there is, so the later receives into pools move up by one.
-// Each then takes the buffer that was posted in its new place.
-void worker_core::make_orphan(post_base& op) noexcept {
-  CORDMA_ASSERT(op.slot_ != nullptr);
-  slot* last = std::exchange(op.slot_, nullptr);
-  endpoint_core& e = *op.endpoint_;
-  CORDMA_ASSERT(last->op == &op && last->endpoint == &e);
-  CORDMA_ASSERT(last->is_recv && !last->orphan);
-  Buffer posted_here = std::move(op.lease_);
-  const auto move_up = [&](post_base& later) noexcept {
-    last->op = &later;
-    later.slot_ = last;
-    std::swap(later.lease_, posted_here);
-  };
-  for (slot* next = last->next; next != nullptr; next = next->next) {
-    post_base* const later = next->op;
-    if (later == nullptr || !later->lease_) continue;  // left behind, or into its own memory
-    move_up(*later);
-    last = next;
-  }
-  if (post_base* const waiting = e.first_waiting_for_pool(); waiting != nullptr) {
-    waiting->unlink();
-    move_up(*waiting);
-    waiting->set_phase(operation_base::phase::posted);
-    return;
-  }
-  last->op = nullptr;
-  last->orphan = true;
-  last->lease = std::move(posted_here);
-  ++e.orphans;
-  e.open_to = 0;
-}
-
-bool worker_core::adopt_orphan(endpoint_core& e, post_base& op) noexcept {
-  CORDMA_ASSERT_OP(e.orphans, >, 0U);
-  if (e.first_kept != nullptr) {
-    slot& s = *e.first_kept;
-    op.received_ = s.received;
-    op.lease_ = std::move(s.lease);  // the buffer it came with goes back to its pool
-    drop_first_kept(e);
-    op.finish();
-    return true;
-  }
-  slot* s = e.first_recv;
-  while (s != nullptr && !s->orphan) s = s->next;
-  if (s == nullptr) return false;
-  CORDMA_ASSERT(s->op == nullptr && s->endpoint == &e);
-  op.lease_ = std::move(s->lease);
-  s->orphan = false;
-  s->op = &op;
-  --e.orphans;
-  op.slot_ = s;
-  op.set_phase(operation_base::phase::posted);
-  return true;
-}
-
-void worker_core::drop_first_kept(endpoint_core& e) noexcept {
-  slot& s = *e.first_kept;
-  CORDMA_ASSERT_OP(e.orphans, >, 0U);
-  CORDMA_ASSERT(s.endpoint == &e && s.op == nullptr);
-  CORDMA_ASSERT(s.orphan && s.arrived);
-  e.first_kept = s.next;
-  if (e.first_kept == nullptr) e.kept_end = &e.first_kept;
-  --e.orphans;
-  s.lease.reset();
-  s.orphan = s.arrived = false;
-  free_slot(s);
-}
-
-// It is no longer in the list of posted receives.
-void worker_core::orphan_done(slot& s, const completion& c) noexcept {
-  endpoint_core& e = *s.endpoint;
-  CORDMA_ASSERT_OP(e.orphans, >, 0U);
-  CORDMA_ASSERT(s.op == nullptr && !s.arrived);
-  // Where the Endpoint is gone nobody takes what arrives.
-  if (c.status != transport::wc_status::success || e.handle_gone) {
-    --e.orphans;
-    s.lease.reset();
-    s.orphan = false;
-    free_slot(s);
-    return;
-  }
-  e.counters.bytes_received += c.byte_len;
-  s.arrived = true;
-  s.received = to_received(c);
-  s.next = nullptr;
-  *e.kept_end = &s;
-  e.kept_end = &s.next;
-}
-
-void worker_core::not_first_recv(endpoint_core& e, const slot& s) noexcept {
-  slot* before = e.first_recv;
-  while (before != nullptr && before->next != &s) before = before->next;
-  CORDMA_ASSERT(before != nullptr);
-  before->next = s.next;
-  if (s.next == nullptr) e.recvs_end = &before->next;
-}
-
 void worker_core::bury(std::unique_ptr<endpoint_core> e) noexcept {
-  CORDMA_ASSERT(e->worker == this);
-  CORDMA_ASSERT(e->connector == nullptr);
-  e->handle_gone = true;
-  if (e->shared != nullptr) e->shared->forget();
-  if (e->peer != nullptr) e->peer->on_handle_gone();
-  while (e->first_kept != nullptr) drop_first_kept(*e);
-  if (e->pair != nullptr && e->state != endpoint_state::closed) e->pair->abort();
-  e->end({errc::not_connected, "the Endpoint was destroyed"});
-  CORDMA_ASSERT_OP(e->state, ==, endpoint_state::closed);
+  CORDMA_ASSERT(e->worker() == this);
+  e->on_handle_gone();
   if (e->inflight() == 0) {
     e->drop_pair();
     return;
@@ -421,21 +312,13 @@ void worker_core::take_care() noexcept {
 }
 
 void worker_core::limit(std::size_t most) noexcept {
-  may_complete = most;
+  may_complete_ = most;
   take_care();
-}
-
-std::size_t worker_core::in_flight() noexcept {
-  std::size_t sum = 0;
-  const auto count = [&sum](const endpoint_core& e) { sum += e.inflight(); };
-  endpoints_.for_each(count);
-  graveyard_.for_each(count);
-  return sum;
 }
 
 void worker_core::sweep() noexcept {
   graveyard_.for_each([](endpoint_core& e) {
-    CORDMA_ASSERT(e.handle_gone);
+    CORDMA_ASSERT(e.handle_gone());
     if (e.inflight() == 0) delete &e;
   });
 }
@@ -465,40 +348,9 @@ void worker_core::on_event(adapter_poller& via, transport::cm_event event) noexc
   }
   CORDMA_ASSERT(event.pair != nullptr && event.pair->user() != nullptr);
   auto* const e = static_cast<endpoint_core*>(event.pair->user());
-  CORDMA_ASSERT(e->pair.get() == event.pair);
-  CORDMA_ASSERT(e->via == &via);
-  if (event.what == type::last_receive) {
-    if (e->shared != nullptr) e->shared->on_last();
-    return;
-  }
-  if (event.what == type::disconnected) {
-    e->blame(std::move(event.why));
-    e->via->end_later(*e);
-    return;
-  }
-  if (event.what == type::resolved) {
-    e->on_resolved(event);
-    return;
-  }
-  if (event.what == type::established) {
-    if (e->state == endpoint_state::closed) return;  // it ended while this was on its way
-    if (e->peer_data.empty()) e->peer_data = std::move(event.data);
-    e->refresh_grant();
-    e->set_state(endpoint_state::connected);
-    if (e->connector != nullptr) {
-      std::exchange(e->connector, nullptr)->on_established();
-    } else {
-      e->pump(false);
-    }
-    if (e->peer != nullptr) e->peer->on_connected();
-    return;
-  }
-  if (event.what == type::rejected) event.why.with_operation("connect");
-  if (e->connector != nullptr) {
-    std::exchange(e->connector, nullptr)->on_failed(std::move(event));
-  } else {
-    e->end(std::move(event.why));
-  }
+  CORDMA_ASSERT(e->pair() == event.pair);
+  CORDMA_ASSERT(e->via() == &via);
+  e->on_event(std::move(event));
 }
 
 result<void> worker_core::wake_for(transport::wake_reason reason) {
@@ -560,10 +412,10 @@ result<std::unique_ptr<endpoint_core>> worker_core::create(const endpoint_option
 
 std::vector<send_operation> worker_core::flush_all() {
   std::vector<send_operation> flushes;
-  flushes.reserve(endpoint_count);
+  flushes.reserve(endpoint_count_);
   endpoints_.for_each([&flushes](endpoint_core& e) {
-    if (e.state != endpoint_state::connected || e.rail != nullptr) return;
-    if (!e.caps->supports(e.granted.type, opcode::flush)) return;
+    if (e.state() != endpoint_state::connected || e.is_rail()) return;
+    if (!e.caps().supports(e.granted().type, opcode::flush)) return;
     flushes.push_back(send_operation(e, opcode::flush).start());
   });
   return flushes;
@@ -572,7 +424,7 @@ std::vector<send_operation> worker_core::flush_all() {
 void worker_core::drop_wirings() {
   std::vector<std::unique_ptr<connection_attempt>> all;
   endpoints_.for_each([&all](endpoint_core& e) {
-    if (e.wiring != nullptr) all.push_back(std::move(e.wiring));
+    if (e.is_unwired()) all.push_back(e.take_wiring());
   });
 }
 
@@ -586,11 +438,7 @@ void worker_core::leave_to_parent() noexcept {
   }
   for (request_acceptor* const l : listeners_) l->leave_to_parent();
   const failure why = made_before_fork();
-  const auto leave = [&why](endpoint_core& e) {
-    if (e.pair != nullptr && e.via->kept()) static_cast<void>(e.pair.release());
-    e.end(why);
-    e.drop_pair();
-  };
+  const auto leave = [&why](endpoint_core& e) { e.leave_to_parent(why); };
   endpoints_.for_each(leave);
   graveyard_.for_each(leave);
 }

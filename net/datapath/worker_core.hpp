@@ -10,6 +10,7 @@
 #include <cordma/net/memory/context_core.hpp>
 #include <cordma/runtime/reactor.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 
 namespace cordma {
 class Worker;
+struct worker_counters;
 }  // namespace cordma
 
 namespace cordma::detail {
@@ -72,9 +74,7 @@ class worker_core {
   void on_completions(adapter_poller& via, std::span<const transport::completion> all) noexcept;
   void on_event(adapter_poller& via, transport::cm_event event) noexcept;
   void detach(post_base& op) noexcept;
-  void make_orphan(post_base& op) noexcept;
-  // True if `op` took over the oldest orphan of its endpoint.
-  bool adopt_orphan(endpoint_core& endpoint, post_base& op) noexcept;
+  void free_slot(slot& s) noexcept;
   [[nodiscard]] slot& at(std::uint32_t index) noexcept {
     return chunks_[index / slots_per_chunk]->slots[index % slots_per_chunk];
   }
@@ -85,18 +85,29 @@ class worker_core {
   [[nodiscard]] bool has_graves() const noexcept { return !graveyard_.empty(); }
   // So many requests may complete, and messages come, until this is called again.
   void limit(std::size_t most) noexcept;
+  static constexpr std::size_t no_limit = ~std::size_t{0};
+  [[nodiscard]] bool is_limited() const noexcept { return may_complete_ != no_limit; }
+  // How many of `most` may happen now; so many of them did.
+  [[nodiscard]] std::size_t share_of_limit(std::size_t most) const noexcept {
+    return std::min(most, may_complete_);
+  }
+  void use_limit(std::size_t happened) noexcept {
+    if (is_limited()) may_complete_ -= happened;
+  }
+  // Endpoints at most; 0: no limit.
+  void limit_endpoints(std::size_t most) noexcept { most_endpoints_ = most; }
   [[nodiscard]] bool is_full() const noexcept {
-    return most_endpoints != 0 && endpoint_count >= most_endpoints;
+    return most_endpoints_ != 0 && endpoint_count_ >= most_endpoints_;
   }
   void add(endpoint_core& e) noexcept { endpoints_.push_back(e); }
+  void count_endpoint(worker_share& share) noexcept {
+    ++endpoint_count_;
+    share.is_counted = true;
+  }
   // Makes room for so many more requests in flight, so that posting never allocates: up to most_reserved, since
   // thousands of endpoints are never all busy. Beyond, room is had when it is used. Throws std::bad_alloc.
-  // unreserve() gives the room back.
-  void reserve(std::uint32_t slots);
-  void unreserve(std::uint32_t slots) noexcept {
-    CORDMA_ASSERT_OP(reserved_slots_, >=, slots);
-    reserved_slots_ -= slots;
-  }
+  void reserve(worker_share& share, std::uint32_t slots);
+  void take_back(const worker_share& share) noexcept;
   void add(request_acceptor& l);
   void remove(const request_acceptor& l) noexcept;
   void add(completion_sink& s);
@@ -114,16 +125,11 @@ class worker_core {
   result<DatagramEndpoint> datagram(endpoint_options options, std::optional<transport::kind> over);
   [[nodiscard]] std::vector<send_operation> flush_all();
 
-  static constexpr std::size_t no_limit = ~std::size_t{0};
-  std::size_t may_complete = no_limit;  // requests, in this pass of the loop
-  std::size_t most_endpoints = 0;       // 0: no limit
-  std::size_t endpoint_count = 0;
-  missing_transports missing;  // of the Context's, those that this Worker could not open
+  [[nodiscard]] worker_counters counters() noexcept;  // worker.cpp
+  // Of the Context's transports, those that this Worker could not open.
+  [[nodiscard]] const missing_transports& missing() const noexcept { return missing_; }
   // Of the Context and of this Worker: see detail::left_out().
   [[nodiscard]] std::string left_out(const std::optional<transport::kind>& only) const;
-  std::uint64_t stale_completions = 0;
-  std::uint64_t corrupt_completions = 0;
-  [[nodiscard]] std::size_t in_flight() noexcept;
 
  private:
   // worker_dump.cpp: its part of the report of its reactor.
@@ -145,11 +151,9 @@ class worker_core {
   void open_adapters();
   // False where there is no memory for one more.
   [[nodiscard]] bool try_to_grow() noexcept;
-  void free_slot(slot& s) noexcept;
   void on_request(adapter_poller& via, const transport::completion& c) noexcept;
   void on_stale(adapter_poller& via, std::uint32_t age) noexcept;
   void on_corrupt(adapter_poller& via) noexcept;
-  void on_recv_done(endpoint_core& e, const slot& s, const transport::completion& c) noexcept;
   void on_left_behind(slot& s, const transport::completion& c) noexcept;
   // Of the request in this slot: finish_request() in one place, complete() elsewhere.
   void finish_request(slot& s, const transport::completion& c, bool in_poll) noexcept;
@@ -164,10 +168,6 @@ class worker_core {
   void on_sink_completion(const adapter_poller& via, const transport::completion& c) noexcept;
   void drop_wirings();
   void grow();
-  void orphan_done(slot& s, const transport::completion& c) noexcept;
-  void drop_first_kept(endpoint_core& endpoint) noexcept;
-  // Takes it out of the list of posted receives, where it is not the first: only when connections end.
-  void not_first_recv(endpoint_core& endpoint, const slot& s) noexcept;
   [[nodiscard]] result<void> prepare_words(std::uint32_t index) noexcept;
   [[nodiscard]] Slice atomic_word(std::uint32_t index) noexcept;
   // Throws std::bad_alloc.
@@ -183,11 +183,6 @@ class worker_core {
   [[nodiscard]] transport::posted post_in(slot& s, endpoint_core& endpoint, post_base& op,
                                           post_base::side as,
                                           transport::datagram_peer* peer) noexcept;
-  [[nodiscard]] transport::posted post_recv(endpoint_core& endpoint, const post_base& op,
-                                            transport::datagram_peer* peer) noexcept;
-  [[nodiscard]] transport::posted post_and_tell(endpoint_core& endpoint,
-                                                const transport::recv_request& r) noexcept;
-  [[nodiscard]] transport::posted post_send(endpoint_core& endpoint, post_base& op) noexcept;
 
   std::shared_ptr<context_core> context_;
   std::shared_ptr<worker_anchor> anchor_;
@@ -205,6 +200,12 @@ class worker_core {
   std::vector<std::unique_ptr<adapter_poller>> adapters_;
   std::vector<std::unique_ptr<adapter_poller>> rail_adapters_;
   device_event_queue device_events_;
+  std::size_t may_complete_ = no_limit;  // requests, in this pass of the loop
+  std::size_t most_endpoints_ = 0;
+  std::size_t endpoint_count_ = 0;
+  missing_transports missing_;
+  std::uint64_t stale_completions_ = 0;
+  std::uint64_t corrupt_completions_ = 0;
   bool left_to_parent_ = false;
   bool growing_ = false;  // chunks_ is in the middle of a change
   trace_ring* trace_ = nullptr;

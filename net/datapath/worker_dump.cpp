@@ -22,20 +22,14 @@ waiting_requests count(list<post_base>& waiting) noexcept {
   return w;
 }
 
-void print_queue(dump_writer& out, const char* name, std::uint32_t used, std::uint32_t depth,
-                 list<post_base>& waiting, duration since) noexcept {
-  out << ", " << name << " " << used << " of " << depth;
-  const waiting_requests w = count(waiting);
+void print_waiting(dump_writer& out, request_line& queue, reactor& home) noexcept {
+  const waiting_requests w = count(queue.waiting());
   if (!w.whole) {
     out << " (" << in_change << ")";
   } else if (w.count != 0) {
-    out << " and " << w.count << " that wait for room since " << since;
+    out << " and " << w.count << " that wait for room since "
+        << home.since(queue.waited_for_since());
   }
-}
-
-bool waits(endpoint_core& e) noexcept {
-  return e.inflight() != 0 || e.state != endpoint_state::connected || !e.waiting_sends.empty() ||
-         !e.waiting_recvs.empty() || e.peer != nullptr;
 }
 
 const char* name_of(transport::cm_event::type what) noexcept {
@@ -76,29 +70,38 @@ worker_core::oldest worker_core::oldest_of(endpoint_core& e) noexcept {
     if (s.endpoint != &e || s.arrived) continue;
     take(s.op != nullptr ? s.op->op_name() : "request left behind", s.since);
   }
-  static_cast<void>(e.held_recvs.look_through(
-      [&take](const post_base& op) { take(op.op_name(), op.held_since()); }));
+  static_cast<void>(
+      e.look_through_held([&take](const post_base& op) { take(op.op_name(), op.held_since()); }));
   return found;
 }
 
-void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
-  out << "    endpoint " << static_cast<const void*>(&e) << ": " << name(e.state);
+void endpoint_core::dump_queues(dump_writer& out) noexcept {
+  out << "    endpoint " << static_cast<const void*>(this) << ": " << name(state());
   // An endpoint without a queue pair has no transport yet, or none any more.
-  if (e.pair != nullptr) out << " by " << transport::name(e.caps->transport);
-  const failure* const why = e.cause.get();
+  if (pair_ != nullptr) out << " by " << transport::name(route_.caps->transport);
+  const failure* const why = cause().get();
   if (why != nullptr) out << " (" << name(why->code()) << ")";
-  print_queue(out, "sends", e.granted.send_depth - e.send_credits + e.frames_in_flight,
-              e.granted.send_depth + e.frame_sends, e.waiting_sends,
-              home_.since(e.sends_wait_since));
-  print_queue(out, "receives", e.granted.recv_depth - e.recv_credits, e.granted.recv_depth,
-              e.waiting_recvs, home_.since(e.recvs_wait_since));
+  out << ", sends " << sends_.in_flight() + traffic_.in_flight << " of "
+      << sends_.depth() + traffic_.sends;
+  print_waiting(out, sends_, *home_);
+  out << ", receives " << recvs_.in_flight() << " of " << recvs_.depth();
+  print_waiting(out, recvs_, *home_);
+}
+
+bool endpoint_core::is_idle() noexcept {
+  return inflight() == 0 && state() == endpoint_state::connected && !sends_.is_waited_for() &&
+         !recvs_.is_waited_for() && frames() == nullptr;
+}
+
+void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
+  e.dump_queues(out);
   if (growing_) {
     out << ", requests just being changed";
   } else if (const oldest first = oldest_of(e); first.name != nullptr) {
     out << ", the oldest a " << first.name << " of " << home_.since(first.since) << " ago";
   }
-  if (e.peer != nullptr) e.peer->dump(out);
-  out << "; " << e.counters.sends << " sends, " << e.counters.recvs << " receives in all";
+  if (e.frames() != nullptr) e.frames()->dump(out);
+  out << "; " << e.counters().sends << " sends, " << e.counters().recvs << " receives in all";
   out.end_line();
 }
 
@@ -116,21 +119,21 @@ void worker_core::dump(dump_writer& out) noexcept {
   if (graveyard_whole) {
     out << gone << " gone with requests in flight, ";
   }
-  out << stale_completions << " stale completions";
+  out << stale_completions_ << " stale completions";
   out.end_line();
   const auto show = [&, this](endpoint_core& e, bool has_line) {
     if (has_line && out.lines_left() > 2) {
       dump_endpoint(out, e);
     } else {
-      ++left_out[static_cast<std::size_t>(e.state)];
+      ++left_out[static_cast<std::size_t>(e.state())];
       ++more;
     }
   };
   const auto show_waiting = [&show](endpoint_core& e) {
-    if (waits(e)) show(e, true);
+    if (!e.is_idle()) show(e, true);
   };
   const auto show_idle = [&show, &idle](endpoint_core& e) {
-    if (!waits(e)) show(e, idle++ < most_idle_endpoints);
+    if (e.is_idle()) show(e, idle++ < most_idle_endpoints);
   };
   whole = endpoints_.look_through(show_waiting) && endpoints_.look_through(show_idle) && whole;
   if (!whole) {

@@ -60,7 +60,7 @@ result<void> device_receive::make(adapter_poller& over) {
   CORDMA_ASSERT_OP(device_->depth(), >, 0U);
   via_ = &over;
   device_->set_user(static_cast<completion_sink*>(this));
-  kind = static_cast<std::size_t>(over.domain().caps().transport);
+  receive_over(over.domain().caps().transport);
   worker()->add(*this);
   joined_ = worker();
   feed();
@@ -96,15 +96,15 @@ void device_receive::on_worker_gone() noexcept {
 }
 
 void device_receive::on_joined(endpoint_core& endpoint) {
-  CORDMA_ASSERT(endpoint.shared == nullptr);
-  CORDMA_ASSERT_OP(endpoint.kind, ==, kind);
+  CORDMA_ASSERT(endpoint.shared() == nullptr);
+  CORDMA_ASSERT_OP(endpoint.kind(), ==, kind());
   auto source = std::make_unique<device_source>(endpoint, *this);
   sources_.push_back(*source);
-  endpoint.shared = std::move(source);
+  endpoint.share(std::move(source));
 }
 
 result<void> device_receive::attach(Endpoint& endpoint) {
-  device_source* const source = static_cast<device_source*>(endpoint.core().shared.get());
+  device_source* const source = static_cast<device_source*>(endpoint.core().shared());
   if (source == nullptr || !source->is_of(*this)) {
     return failure{errc::invalid_value,
                    "the Endpoint does not receive from here: connect or accept it with "
@@ -146,10 +146,10 @@ void device_receive::to_idle(entry& e) noexcept {
 void device_receive::post(entry& e) noexcept {
   const Slice room = e.buffer.all();
   const transport::segment into{room.data(), static_cast<std::uint32_t>(room.size()),
-                                room.region()->keys[kind].lkey};
+                                room.region()->keys[kind()].lkey};
   const auto index = static_cast<std::uint32_t>(&e - entries_.get());
   ++posted_;
-  device_->post_recv({.id = sink_id(sink_number, index), .segment_count = 1, .segments = &into});
+  device_->post_recv({.id = sink_id(number(), index), .segment_count = 1, .segments = &into});
 }
 
 void device_receive::feed() noexcept {
@@ -168,15 +168,14 @@ bool device_receive::on_completion(std::uint32_t index, const transport::complet
   entry& e = entries_[index];
   --posted_;
   auto* const core = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user()) : nullptr;
-  if (c.status != transport::wc_status::success || core == nullptr || core->handle_gone) {
+  if (c.status != transport::wc_status::success || core == nullptr || core->handle_gone()) {
     to_idle(e);
     // Where the device refuses receives, the next one is tried when something else happens.
     if (c.status != transport::wc_status::general_err) feed();
     return true;
   }
-  ++core->counters.recvs;
-  core->counters.bytes_received += c.byte_len;
-  device_source& source = static_cast<device_source&>(*core->shared);
+  core->count_received(c.byte_len);
+  device_source& source = static_cast<device_source&>(*core->shared());
   e.from = &source;
   if (c.key != 0) [[unlikely]]
     core->invalidated(c.key);

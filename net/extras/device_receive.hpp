@@ -13,7 +13,7 @@ namespace cordma::detail {
 class adapter_poller;
 class device_receive;
 class worker_core;
-struct endpoint_core;
+class endpoint_core;
 
 // What it knows of one endpoint, whose part this is.
 class device_source final : public shared_source, public list_node {

@@ -7,7 +7,7 @@
 
 namespace cordma::detail {
 
-struct message_core;
+class message_core;
 
 // How a call waits here, which the room of calls knows.
 struct early_call {
@@ -18,7 +18,8 @@ struct early_call {
 
 // What was started on an endpoint of Worker::endpoint() that will carry frames: it waits. Receives wait in the
 // matcher.
-struct early_messages final : early_frames, list_node {
+class early_messages final : public early_frames, public list_node {
+ public:
   early_messages(endpoint_core& of, message_core& with);
   void send(message_send& op) noexcept;
   void hold(operation_base& call, const early_call& how) noexcept;
@@ -27,16 +28,21 @@ struct early_messages final : early_frames, list_node {
   void on_end() noexcept override;
   void on_messages_gone() noexcept;
 
-  endpoint_core* endpoint;
-  message_core* core;  // null once the Messages are gone
-  list<message_send> sends;
-  list<operation_base> calls;
-  const early_call* how_calls = nullptr;  // once one waited
+  // Null once the Messages are gone.
+  [[nodiscard]] message_core* core() const noexcept { return core_; }
+  [[nodiscard]] list<operation_base>& calls() noexcept { return calls_; }
+
+ private:
+  endpoint_core* endpoint_;
+  message_core* core_;
+  list<message_send> sends_;
+  list<operation_base> calls_;
+  const early_call* how_calls_ = nullptr;  // once one waited
 };
 
 // REQUIRES that the Endpoint has early messages.
 [[nodiscard]] inline early_messages& early_of(const endpoint_core& e) noexcept {
-  return static_cast<early_messages&>(*e.early);
+  return static_cast<early_messages&>(*e.early());
 }
 
 }  // namespace cordma::detail

@@ -3,6 +3,7 @@
 #include <cordma/net/messaging/message_core.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace cordma::detail {
@@ -10,61 +11,129 @@ namespace cordma::detail {
 using protocol::offer_outcome;
 using transport::wc_status;
 
-bool fetch::all_here() const noexcept {
-  if (way != by::reads) return asked == wanted && got == wanted;
-  const auto here = [](const fetch_piece& p) { return p.begin == p.end; };
-  return std::ranges::all_of(std::span(pieces).first(piece_count), here);
+void fetch::begin(peer_core& peer, message_receive& op, const protocol::offer& from,
+                  std::uint64_t tag, const Slice& into) noexcept {
+  CORDMA_ASSERT(!linked());
+  CORDMA_ASSERT_OP(reads_, ==, 0U);
+  peer_ = &peer;
+  op_ = &op;
+  from_ = from;
+  tag_ = tag;
+  into_ = into;
+  wanted_ = std::min<std::uint64_t>(from.total, into.size());
 }
 
-// Ends it, where nothing of it is in flight and there is no more to come.
+void fetch::reset() noexcept {
+  CORDMA_ASSERT_OP(reads_, ==, 0U);
+  unlink();
+  keeps_ = MemoryRegion();
+  broken_.reset();
+  op_ = nullptr;
+  asked_ = got_ = 0;
+  piece_count_ = 0;
+}
+
+// More is due when half of what may be on its way has come.
+std::uint64_t fetch::due(std::uint64_t ahead) const noexcept {
+  CORDMA_ASSERT_OP(got_, <=, asked_);
+  CORDMA_ASSERT_OP(asked_, <=, wanted_);
+  const std::uint64_t upto = std::min(wanted_, got_ + ahead);
+  const bool is_due = asked_ < upto && (upto == wanted_ || upto - asked_ >= ahead / 2);
+  return is_due && !broken_ ? upto : 0;
+}
+
+bool fetch::take_part(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty() || asked_ - got_ < bytes.size()) return false;
+  CORDMA_ASSERT_OP(got_ + bytes.size(), <=, into_.size());
+  std::memcpy(into_.data() + got_, bytes.data(), bytes.size());
+  got_ += bytes.size();
+  return true;
+}
+
+bool fetch::take_written() noexcept {
+  if (asked_ != wanted_) return false;
+  got_ = wanted_;
+  return true;
+}
+
+void fetch::plan(const protocol::rail_split& how) noexcept {
+  CORDMA_ASSERT_OP(how.parts, <=, pieces_.size());
+  piece_count_ = static_cast<std::uint8_t>(how.parts);
+  std::uint64_t planned = 0;
+  for (std::size_t i = 0; i < how.parts; ++i) {
+    const protocol::rail_part& part = how.part[i];
+    CORDMA_ASSERT_OP(part.offset, ==, planned);
+    planned += part.bytes;
+    pieces_[i] = {.begin = part.offset,
+                  .at = part.offset,
+                  .end = part.offset + part.bytes,
+                  .rail = static_cast<std::uint8_t>(part.rail)};
+  }
+  CORDMA_ASSERT_OP(planned, ==, wanted_);
+}
+
+void fetch::post_read(fetch_piece& p, std::uint64_t bytes) noexcept {
+  p.at += bytes;
+  ++p.reads;
+  ++reads_;
+}
+
+bool fetch::all_here() const noexcept {
+  if (way_ != by::reads) return asked_ == wanted_ && got_ == wanted_;
+  const auto here = [](const fetch_piece& p) { return p.begin == p.end; };
+  return std::ranges::all_of(std::span(pieces_).first(piece_count_), here);
+}
+
 void fetch::settle() noexcept {
-  if (reading || reads != 0 || (!broken && !all_here())) return;
+  if (reading_ || reads_ != 0 || (!broken_ && !all_here())) return;
   CORDMA_ASSERT(linked());
-  CORDMA_ASSERT_OP(wanted, <=, from.total);
-  peer_core& from_peer = *peer;
-  message_receive* const done = std::exchange(op, nullptr);
-  const bool truncated = wanted < from.total;
-  const offer_outcome outcome = broken      ? offer_outcome::failed
+  CORDMA_ASSERT_OP(wanted_, <=, from_.total);
+  peer_core& from_peer = *peer_;
+  message_receive* const done = std::exchange(op_, nullptr);
+  const bool truncated = wanted_ < from_.total;
+  const offer_outcome outcome = broken_     ? offer_outcome::failed
                                 : truncated ? offer_outcome::truncated
                                             : offer_outcome::taken;
   if (done != nullptr) {
     CORDMA_ASSERT(done->fetch_ == this);
     done->fetch_ = nullptr;
-    done->received_ = {.bytes = wanted, .tag = tag, .from = from_peer.handle()};
-    if (broken) {
-      done->fail(std::move(*broken));
+    done->received_ = {.bytes = wanted_, .tag = tag_, .from = from_peer.handle()};
+    if (broken_) {
+      done->fail(std::move(*broken_));
     } else if (truncated) {
       done->fail(failure::of(errc::truncated,
-                             {"a message of ", from.total, " bytes, the receive has ", wanted}));
+                             {"a message of ", from_.total, " bytes, the receive has ", wanted_}));
     } else {
       done->finish();
     }
   }
-  const std::uint32_t number = from.number;
-  from_peer.port->core->release(*this);
+  const std::uint32_t number = from_.number;
+  from_peer.port()->core().release(*this);
   from_peer.say_done(number, outcome);
 }
 
 // On one connection reads end in the order in which they were posted, and none after one that failed succeeds.
 void fetch::read_done(const frame_entry& e, const transport::completion& c) noexcept {
-  CORDMA_ASSERT_OP(e.piece, <, piece_count);
-  fetch_piece& p = pieces[e.piece];
+  CORDMA_ASSERT_OP(e.piece, <, piece_count_);
+  fetch_piece& p = pieces_[e.piece];
   CORDMA_ASSERT_OP(p.reads, >, 0U);
-  CORDMA_ASSERT_OP(reads, >=, p.reads);
-  --reads;
+  CORDMA_ASSERT_OP(reads_, >=, p.reads);
+  --reads_;
   --p.reads;
-  std::uint64_t& under_way = e.over != nullptr ? e.over->under_way : peer->bytes_under_way;
-  CORDMA_ASSERT_OP(under_way, >=, e.length);
-  under_way -= e.length;
+  read_load& load = e.over != nullptr ? e.over->load() : peer_->load();
   if (c.status == wc_status::success) {
+    load.arrive(e.length);
     p.begin += e.length;
     CORDMA_ASSERT_OP(p.begin, <=, p.at);
-    (e.over != nullptr ? e.over->bytes : peer->bytes_read) += e.length;
-  } else if (e.over != nullptr) {
-    p.again = e.over->failed = true;
-  } else if (!broken) {
-    broken.emplace(c.status == wc_status::wr_flush_err ? peer->endpoint->flushed("tag_recv")
-                                                       : failure(transport::to_errc(c.status)));
+    return;
+  }
+  load.lose(e.length);
+  if (e.over != nullptr) {
+    p.again = true;
+    e.over->on_read_failed();
+  } else if (!broken_) {
+    broken_.emplace(c.status == wc_status::wr_flush_err ? peer_->endpoint().flushed("tag_recv")
+                                                        : failure(transport::to_errc(c.status)));
   }
 }
 

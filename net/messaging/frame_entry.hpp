@@ -11,10 +11,10 @@
 
 namespace cordma::detail {
 
-struct fetch;
-struct open_offer;
-struct peer_core;
-struct rail_core;
+class fetch;
+class open_offer;
+class peer_core;
+class rail_core;
 
 // A request to a queue pair, and room for the head of a frame and what is short.
 struct frame_entry {

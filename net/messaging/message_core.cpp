@@ -14,15 +14,13 @@ namespace {
 bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
   const result<protocol::request_header> h = protocol::decode_request(message.header());
   const bool is_greeting = h && h->kind == protocol::request_kind::hello && message.size() == 0;
-  if (!is_greeting || from.greeting) return false;
-  from.greeting = *h;
-  return true;
+  return is_greeting && from.keep_greeting(*h);
 }
 
 }  // namespace
 
 message_core::message_core(Worker& worker, const message_options& o)
-    : options(o), home(&core_of(worker).home()), anchor(core_of(worker).anchor()) {
+    : options_(o), home_(&core_of(worker).home()), anchor_(core_of(worker).anchor()) {
   if (o.eager_bytes != 0) {
     require_within("message_options::eager_bytes", o.eager_bytes, protocol::least_eager_bytes,
                    protocol::most_eager_bytes);
@@ -33,9 +31,9 @@ message_core::message_core(Worker& worker, const message_options& o)
 }
 
 message_core::~message_core() {
-  if (anchor->worker != nullptr) anchor->worker->enter_to_destroy();
+  if (anchor_->worker != nullptr) anchor_->worker->enter_to_destroy();
   end_receives({errc::shutdown, "its Messages are gone"});
-  unwired.for_each([](early_messages& e) { e.on_messages_gone(); });
+  unwired_.for_each([](early_messages& e) { e.on_messages_gone(); });
 }
 
 void message_core::on_worker_gone() noexcept {
@@ -43,17 +41,17 @@ void message_core::on_worker_gone() noexcept {
 }
 
 void message_core::end_receives(const failure& why) noexcept {
-  matcher.for_each_receive([&](message_receive& r) { r.end_waiting(why); });
+  matcher_.for_each_receive([&](message_receive& r) { r.end_waiting(why); });
 }
 
 void message_core::end_receives_from(const endpoint_core& sender, const failure& why) noexcept {
-  matcher.for_each_receive([&](message_receive& r) {
+  matcher_.for_each_receive([&](message_receive& r) {
     if (r.place().pattern.from == &sender) r.end_waiting(why);
   });
 }
 
 result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_options asked) {
-  if (anchor->worker != &via.owner()) {
+  if (anchor_->worker != &via.owner()) {
     return failure{errc::invalid_value, "the Messages belong to another Worker"};
   }
   if (std::min(asked.send_depth, via.domain().caps().max_send_depth) < 2) {
@@ -76,27 +74,28 @@ result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_
 }
 
 result<transport::receive_queue*> message_core::queue_on(adapter_poller& via) {
-  const auto here = std::ranges::find_if(ports, [&via](const auto& p) { return p->via == &via; });
-  if (here != ports.end()) return (*here)->queue.get();
-  if (!home->on_owner_thread())
-    return home->wrong_thread("messages may only be used on the thread of their Worker");
-  auto port = std::make_unique<frame_port>(*this, *anchor->worker, via);
-  ports.reserve(ports.size() + 1);
+  const auto here =
+      std::ranges::find_if(ports_, [&via](const auto& p) { return &p->via() == &via; });
+  if (here != ports_.end()) return (*here)->queue();
+  if (!home_->on_owner_thread())
+    return home_->wrong_thread("messages may only be used on the thread of their Worker");
+  auto port = std::make_unique<frame_port>(*this, *anchor_->worker, via);
+  ports_.reserve(ports_.size() + 1);
   const result<void> made = port->make();
   if (!made) return made.why();
-  ports.push_back(std::move(port));
-  return ports.back()->queue.get();
+  ports_.push_back(std::move(port));
+  return ports_.back()->queue();
 }
 
 void message_core::receive_kept(message_receive& op) noexcept {
-  if (protocol::tag_message* const here = matcher.post(op)) return take_kept(*here, op);
+  if (protocol::tag_message* const here = matcher_.post(op)) return take_kept(*here, op);
   op.set_phase(operation_base::phase::queued);
 }
 
 void message_core::receive_from(message_receive& op) noexcept {
   const protocol::tag_pattern& wanted = op.place_.pattern;
   const auto& from = *static_cast<const endpoint_core*>(wanted.from);
-  if (from.state == endpoint_state::closed && matcher.probe(wanted) == nullptr) {
+  if (from.state() == endpoint_state::closed && matcher_.probe(wanted) == nullptr) {
     return op.fail(std::move(*from.why_not("tag_recv")));
   }
   receive_kept(op);
@@ -109,7 +108,7 @@ void message_core::take_kept(protocol::tag_message& kept, message_receive& op) n
 }
 
 std::optional<TagReceived> message_core::probe(const protocol::tag_pattern& pattern) noexcept {
-  const protocol::tag_message* const found = matcher.probe(pattern);
+  const protocol::tag_message* const found = matcher_.probe(pattern);
   if (found == nullptr) return {};
   const message_segment& s = *static_cast<const message_segment::kept*>(found)->owner;
   return TagReceived{
@@ -117,9 +116,9 @@ std::optional<TagReceived> message_core::probe(const protocol::tag_pattern& patt
 }
 
 std::optional<TaggedMessage> message_core::claim(const protocol::tag_pattern& pattern) noexcept {
-  protocol::tag_message* const found = matcher.probe(pattern);
+  protocol::tag_message* const found = matcher_.probe(pattern);
   if (found == nullptr) return {};
-  matcher.claim(*found);
+  matcher_.claim(*found);
   message_segment& s = *static_cast<message_segment::kept*>(found)->owner;
   s.waiting.reset();
   return std::optional<TaggedMessage>(std::in_place, s);
@@ -134,41 +133,30 @@ void message_core::hand_over(message_segment& s, message_receive& op) noexcept {
 }
 
 fetch* message_core::take_fetch() noexcept {
-  if (free_fetches == nullptr) {
-    try {
-      all_fetches.push_back(std::make_unique<fetch>());
-    } catch (const std::bad_alloc&) {
-      return nullptr;
-    }
-    return all_fetches.back().get();
+  if (!free_fetches_.empty()) return &free_fetches_.pop_front();
+  try {
+    all_fetches_.push_back(std::make_unique<fetch>());
+  } catch (const std::bad_alloc&) {
+    return nullptr;
   }
-  fetch* const f = free_fetches;
-  CORDMA_ASSERT(!f->linked() && f->op == nullptr);
-  free_fetches = f->next_free;
-  return f;
+  return all_fetches_.back().get();
 }
 
 void message_core::release(fetch& f) noexcept {
-  CORDMA_ASSERT_OP(f.reads, ==, 0U);
-  f.unlink();
-  f.keeps = MemoryRegion();
-  f.broken.reset();
-  f.op = nullptr;
-  f.asked = f.got = 0;
-  f.piece_count = 0;
-  f.next_free = std::exchange(free_fetches, &f);
+  f.reset();
+  free_fetches_.push_front(f);
 }
 
 void message_core::run(message_segment& s) noexcept {
   ActiveMessage message(s);
   const std::uint16_t id = protocol::am_of(s.head.word).id;
   if (id == protocol::request_id_of_messages) {
-    if (requests != nullptr) return on_request_message(*requests, *s.from, std::move(message));
+    if (requests_ != nullptr) return on_request_message(*requests_, *s.from, std::move(message));
     if (keep_greeting(*s.from, message)) return;
   }
-  const handler* const found = handlers.of(id);
+  const handler* const found = handlers_.of(id);
   if (found == nullptr) {
-    ++dropped;
+    ++dropped_;
     return;  // a long one is refused, as it goes
   }
   if (found->plain) {
@@ -180,26 +168,26 @@ void message_core::run(message_segment& s) noexcept {
 
 void message_core::start(const am_handler& handler, ActiveMessage&& message) noexcept {
   try {
-    handlers.start(handler, std::move(message));
+    handlers_.start(handler, std::move(message));
   } catch (...) {
-    handlers.count_failure();
+    handlers_.count_failure();
   }
 }
 
 void message_core::call(const am_function& handler, const ShortMessage& message) noexcept {
-  const handler_table::running now(handlers);
+  const handler_table::running now(handlers_);
   try {
     handler(message);
   } catch (...) {
-    handlers.count_failure();
+    handlers_.count_failure();
   }
 }
 
 message_core* messages_of(const endpoint_core& e) noexcept {
-  if (e.early != nullptr) return early_of(e).core;
-  if (e.peer == nullptr) return nullptr;
-  const frame_port* const port = peer_of(e).port;
-  return port != nullptr ? port->core : nullptr;
+  if (e.early() != nullptr) return early_of(e).core();
+  if (e.frames() == nullptr) return nullptr;
+  const frame_port* const port = peer_of(e).port();
+  return port != nullptr ? &port->core() : nullptr;
 }
 
 }  // namespace cordma::detail

@@ -25,16 +25,38 @@ void on_requests_end(request_peer& peer) noexcept;
 // Whether nothing of it waits, or is on its way, or is to be answered to this side.
 [[nodiscard]] bool is_idle(request_peer& peer) noexcept;
 
-struct message_core {
+// Bound to the thread of its Worker.
+class message_core {
+ public:
   message_core(Worker& worker, const message_options& options);
   ~message_core();
+  message_core(const message_core&) = delete;
+  message_core& operator=(const message_core&) = delete;
+
+  [[nodiscard]] const message_options& options() const noexcept { return options_; }
+  [[nodiscard]] reactor* home() const noexcept { return home_; }
+  // Null once it is gone.
+  [[nodiscard]] worker_core* worker() const noexcept { return anchor_->worker; }
+  [[nodiscard]] protocol::tag_matcher<message_receive>& matcher() noexcept { return matcher_; }
+  [[nodiscard]] handler_table& handlers() noexcept { return handlers_; }
+  // Active messages that had no handler.
+  [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<frame_port>>& ports() const noexcept {
+    return ports_;
+  }
+  // Of Endpoints that are not connected yet.
+  [[nodiscard]] list<early_messages>& unwired() noexcept { return unwired_; }
+  // Null: none are served.
+  [[nodiscard]] request_core* requests() const noexcept { return requests_; }
+  void serve(request_core* requests) noexcept { requests_ = requests; }
+
   // What a connection over that transport is asked for, to carry frames. not_supported, full, no_memory,
   // invalid_value, no_lock.
   [[nodiscard]] result<endpoint_options> options_on(adapter_poller& via, endpoint_options asked);
   // Host memory of the same Context, where it may be written.
   [[nodiscard]] bool may_take(const Slice& into) const noexcept {
     const region_core* const region = into.region();
-    const context_core* const here = anchor->context;
+    const context_core* const here = anchor_->context;
     return here != nullptr &&
            (into.size() == 0 || (region->touched_in == here &&
                                  has(region->range.rights, transport::access::local_write)));
@@ -61,27 +83,27 @@ struct message_core {
   void end_receives_from(const endpoint_core& sender, const failure& why) noexcept;
   void on_worker_gone() noexcept;
 
-  message_options options;
-  reactor* home;
-  std::shared_ptr<worker_anchor> anchor;
-  protocol::tag_matcher<message_receive> matcher;
-  std::uint64_t dropped = 0;
-  std::vector<std::unique_ptr<fetch>> all_fetches;
-  // They end the fetches that their requests are for.
-  std::vector<std::unique_ptr<frame_port>> ports;
-  fetch* free_fetches = nullptr;
-  request_core* requests = nullptr;  // null: none are served
-  list<early_messages> unwired;
-  handler_table handlers{*home};
-
  private:
   // The receive queue for a connection over that transport.
   [[nodiscard]] result<transport::receive_queue*> queue_on(adapter_poller& via);
+
+  message_options options_;
+  reactor* home_;
+  std::shared_ptr<worker_anchor> anchor_;
+  protocol::tag_matcher<message_receive> matcher_;
+  std::uint64_t dropped_ = 0;
+  std::vector<std::unique_ptr<fetch>> all_fetches_;
+  list<fetch> free_fetches_;
+  // They end the fetches that their requests are for.
+  std::vector<std::unique_ptr<frame_port>> ports_;
+  request_core* requests_ = nullptr;
+  list<early_messages> unwired_;
+  handler_table handlers_{*home_};
 };
 
 [[gnu::always_inline]] inline void message_core::receive(message_receive& op) noexcept {
   if (op.place_.pattern.from != nullptr) return receive_from(op);
-  if (!matcher.post_at_once(op)) [[unlikely]]
+  if (!matcher_.post_at_once(op)) [[unlikely]]
     return receive_kept(op);
   op.set_phase(operation_base::phase::queued);
 }

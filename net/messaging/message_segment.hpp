@@ -12,8 +12,8 @@
 
 namespace cordma::detail {
 
-struct frame_port;
-struct peer_core;
+class frame_port;
+class peer_core;
 
 // Room for one frame that comes: posted, held by whoever has not asked for it yet, or free.
 struct message_segment : list_node {

@@ -1,4 +1,4 @@
-// A long message of this side, from its announcement to the answer.
+// Long messages of this side, from their announcement to the answer.
 #pragma once
 
 #include <cordma/net/memory/region_core.hpp>
@@ -7,30 +7,90 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
+#include <vector>
 
 namespace cordma::detail {
 
-// A message that was announced to the peer, until that has said what became of it.
-struct open_offer : list_node {
-  [[nodiscard]] std::size_t take(std::uint64_t most, std::span<Slice> out) noexcept;
+// A message that was announced to the peer, until that has said what became of it and nothing of it is in flight.
+class open_offer : public list_node {
+ public:
+  // A free one becomes that of `op`, of so many bytes.
+  void open(std::uint32_t number, message_send& op, std::uint64_t total) noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return at_ != stage::free; }
+  [[nodiscard]] bool awaits_answer() const noexcept { return at_ == stage::announced; }
+  [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
+  void move_to(message_send& op) noexcept { op_ = &op; }
+  // The message is destroyed, of these slices: their memory stays until the end.
+  void outlive(std::span<const Slice> slices) noexcept;
 
-  message_send* op = nullptr;  // null: destroyed meanwhile
-  std::uint32_t number = 0;
-  std::uint32_t in_flight = 0;  // requests that read its memory
-  bool open = false;
-  bool cut = false;  // the connection has ended
-  std::uint8_t pinned = 0;
-  std::uint16_t sends = 0;  // slices: of what the peer cannot read, and is sent as it wants it
-  std::uint16_t slice = 0;  // where `sent` ends
-  std::uint64_t in_slice = 0;
-  std::uint64_t total = 0;
-  std::uint64_t sent = 0;
-  protocol::want wanted;
-  std::optional<protocol::offer_outcome> answer;
-  std::array<Slice, most_message_slices> slices;
-  std::array<region_core*, most_message_slices> pins{};
+  // The peer cannot read them: they are sent as it wants them.
+  void send(std::span<const Slice> slices) noexcept;
+  [[nodiscard]] bool is_sent() const noexcept { return sends_ != 0; }
+  // False: that cannot be wanted.
+  [[nodiscard]] bool want(const protocol::want& more) noexcept;
+  [[nodiscard]] const protocol::want& wanted() const noexcept { return wanted_; }
+  [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
+  [[nodiscard]] bool is_up_to_date() const noexcept { return sent_ == wanted_.bytes; }
+  // The next bytes that are wanted, at most so many: a piece that is in flight until piece_done().
+  [[nodiscard]] std::size_t take(std::uint64_t most, std::span<Slice> out) noexcept;
+  void piece_done() noexcept;
+
+  void answer(protocol::offer_outcome outcome) noexcept;
+  // The connection has ended.
+  void cut() noexcept;
+  [[nodiscard]] bool is_answered() const noexcept { return at_ == stage::answered; }
+  [[nodiscard]] protocol::offer_outcome outcome() const noexcept { return outcome_; }
+  [[nodiscard]] bool is_over() const noexcept { return in_flight_ == 0 && at_ > stage::announced; }
+  // Its memory is not used any more. Null: the message was destroyed. REQUIRES is_over().
+  [[nodiscard]] message_send* end() noexcept;
+
+ private:
+  enum class stage : std::uint8_t { free, announced, answered, cut };
+
+  message_send* op_ = nullptr;  // null: destroyed meanwhile
+  std::uint32_t number_ = 0;
+  std::uint32_t in_flight_ = 0;  // requests that read its memory
+  stage at_ = stage::free;
+  protocol::offer_outcome outcome_ = protocol::offer_outcome::failed;
+  std::uint8_t pinned_ = 0;
+  std::uint16_t sends_ = 0;  // slices
+  std::uint16_t slice_ = 0;  // where `sent_` ends
+  std::uint64_t in_slice_ = 0;
+  std::uint64_t total_ = 0;
+  std::uint64_t sent_ = 0;
+  protocol::want wanted_;
+  std::array<Slice, most_message_slices> slices_;
+  std::array<region_core*, most_message_slices> pins_{};
+};
+
+// Those of one connection.
+class offer_table {
+ public:
+  // Null: no memory.
+  [[nodiscard]] open_offer* open(message_send& op, std::uint64_t total) noexcept;
+  // Null: none that waits for its answer has that number.
+  [[nodiscard]] open_offer* find(std::uint32_t number) noexcept;
+  [[nodiscard]] static std::uint32_t place_of(const open_offer& o) noexcept;
+  [[nodiscard]] open_offer& at(std::uint32_t place) noexcept { return *all_[place]; }
+  // One of them has ended.
+  void close() noexcept;
+  [[nodiscard]] std::uint32_t count() const noexcept { return open_; }
+  template <class Visit>
+  void for_each_open(Visit visit) noexcept {
+    for (const std::unique_ptr<open_offer>& o : all_) {
+      if (o->is_open()) visit(*o);
+    }
+  }
+  // Of which something is wanted.
+  [[nodiscard]] list<open_offer>& wanted() noexcept { return wanted_; }
+
+ private:
+  std::vector<std::unique_ptr<open_offer>> all_;
+  list<open_offer> wanted_;
+  std::uint32_t open_ = 0;
+  std::uint32_t next_ = 0;
 };
 
 }  // namespace cordma::detail

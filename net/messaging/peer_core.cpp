@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace cordma::detail {
 
@@ -16,8 +15,6 @@ using transport::wc_status;
 
 namespace {
 
-constexpr std::uint32_t most_offers = 64;  // announced by the peer, and not answered
-static_assert(most_offers <= protocol::most_offers, "more than a hello may say");
 constexpr std::uint32_t least_sends = 4;
 constexpr auto short_bytes = static_cast<std::uint32_t>(frame_entry::bytes - protocol::head_bytes);
 
@@ -28,71 +25,69 @@ failure breach(const char* what) {
 }
 
 peer_core::peer_core(endpoint_core& of, frame_port& over)
-    : endpoint(&of),
-      sender(&of),
-      port(&over),
-      sends(std::max(of.granted.send_depth / 2, std::min(least_sends, of.granted.send_depth - 1))),
-      free_sends(sends),
-      window(static_cast<std::uint16_t>(over.core->options.credits)) {
-  CORDMA_ASSERT_OP(sends, >, 0U);
-  CORDMA_ASSERT_OP(sends, <, of.granted.send_depth);  // the others are for operations
-  over.promise(over.core->options.credits, sends);
-  over.peers.push_back(*this);
+    : endpoint_(&of),
+      sender_(&of),
+      port_(&over),
+      places_(std::max(of.granted().send_depth / 2,
+                       std::min(least_sends, of.granted().send_depth - 1))),
+      window_(static_cast<std::uint16_t>(over.core().options().credits)) {
+  CORDMA_ASSERT_OP(places_.all(), >, 0U);
+  CORDMA_ASSERT_OP(places_.all(), <, of.granted().send_depth);  // the others are for operations
+  over.promise(over.core().options().credits, places_.all());
+  over.peers().push_back(*this);
   settle();
 }
 
 peer_core::~peer_core() {
-  CORDMA_ASSERT_OP(free_sends, ==, sends);
-  CORDMA_ASSERT_OP(open_offers, ==, 0U);
-  CORDMA_ASSERT_OP(bytes_under_way, ==, 0U);
-  CORDMA_ASSERT(waiting.empty() && sending.empty() && fetches.empty());
-  CORDMA_ASSERT(requests == nullptr);
-  if (port != nullptr) port->unpromise(port->core->options.credits, sends);
+  CORDMA_ASSERT(places_.are_free());
+  CORDMA_ASSERT_OP(offers_.count(), ==, 0U);
+  CORDMA_ASSERT_OP(load_.under_way(), ==, 0U);
+  CORDMA_ASSERT(waiting_.empty() && offers_.wanted().empty() && fetches_.empty());
+  CORDMA_ASSERT(requests_ == nullptr);
+  if (port_ != nullptr) port_->unpromise(port_->core().options().credits, places_.all());
 }
 
-Endpoint* peer_core::handle() const noexcept {
-  return sender->handle_gone ? nullptr : sender->handle;
-}
+Endpoint* peer_core::handle() const noexcept { return sender_->handle(); }
 
 bool peer_core::idle() noexcept {
-  return nothing_waits() && open_offers == 0 && dones.empty() && fetches.empty() &&
-         (requests == nullptr || is_idle(*requests));
+  return nothing_waits() && offers_.count() == 0 && answers_.empty() && fetches_.empty() &&
+         (requests_ == nullptr || is_idle(*requests_));
 }
 
 void peer_core::dump(dump_writer& out) noexcept {
   std::uint64_t messages = 0;
   std::uint64_t coming = 0;
-  const bool whole = waiting.look_through([&messages](message_send&) { ++messages; }) &&
-                     fetches.look_through([&coming](fetch&) { ++coming; });
+  const bool whole = waiting_.look_through([&messages](message_send&) { ++messages; }) &&
+                     fetches_.look_through([&coming](fetch&) { ++coming; });
   out << "; messages: ";
   if (!whole) {
     out << "the list was just being changed";
     return;
   }
   out << messages << " wait, ";
-  if (credits) {
-    out << static_cast<std::uint32_t>(credits->available()) << " credits, ";
+  if (credits_) {
+    out << static_cast<std::uint32_t>(credits_->available()) << " credits, ";
   } else {
     out << "no credits yet, ";
   }
-  out << open_offers << " long ones announced, " << coming << " on their way here";
+  out << offers_.count() << " long ones announced, " << coming << " on their way here";
 }
 
 // ---- what goes out ----
 
 std::optional<failure> peer_core::obstacle(message_send& op) const {
-  const endpoint_core& e = *endpoint;
-  const bool closing = e.state == endpoint_state::closing;
+  const endpoint_core& e = *endpoint_;
+  const bool closing = e.state() == endpoint_state::closing;
   if (!(closing && op.own_)) {
     if (std::optional<failure> ended = e.why_not(op.op_name())) return ended;
   }
-  if (port == nullptr) return failure{errc::shutdown, "its Messages are gone"};
-  if (op.count_ + 1U > e.granted.max_segments && !op.is_short()) {
+  if (port_ == nullptr) return failure{errc::shutdown, "its Messages are gone"};
+  if (op.count_ + 1U > e.granted().max_segments && !op.is_short()) {
     return failure::of(errc::invalid_value, {op.count_, " slices, and a head: granted are ",
-                                             e.granted.max_segments, " in all"});
+                                             e.granted().max_segments, " in all"});
   }
   for (const Slice& s : op.slices()) {
-    if (s.region()->touched_in != e.context.get()) [[unlikely]]
+    if (s.region()->touched_in != e.context().get()) [[unlikely]]
       return obstacle_of_memory(op);
   }
   return {};
@@ -100,7 +95,9 @@ std::optional<failure> peer_core::obstacle(message_send& op) const {
 
 std::optional<failure> peer_core::obstacle_of_memory(message_send& op) const {
   const auto slices = op.slices();
-  const auto foreign = [this](const Slice& s) { return s.region()->context != endpoint->context; };
+  const auto foreign = [this](const Slice& s) {
+    return s.region()->context != endpoint_->context();
+  };
   if (std::ranges::any_of(slices, foreign)) {
     return failure{errc::invalid_value, "a slice belongs to another Context"};
   }
@@ -115,36 +112,36 @@ std::optional<failure> peer_core::obstacle_of_memory(message_send& op) const {
 
 bool peer_core::is_long(const message_send& op) const noexcept {
   return op.announced_ ||
-         protocol::head_bytes + op.header_.size() + op.total_ > theirs->eager_bytes;
+         protocol::head_bytes + op.header_.size() + op.total_ > theirs_->eager_bytes;
 }
 
 bool peer_core::has_room(bool is_long) const noexcept {
-  return theirs && credits->available() != 0 && (!is_long || open_offers < theirs->offers) &&
+  return theirs_ && credits_->available() != 0 && (!is_long || offers_.count() < theirs_->offers) &&
          has_place();
 }
 
 bool peer_core::sends_now(bool is_long) const noexcept {
-  return waiting.empty() && has_room(is_long);
+  return waiting_.empty() && has_room(is_long);
 }
 
 // What every message looks at. With a trace each takes the longer way, which records it.
 void peer_core::settle() noexcept {
-  if (endpoint->pair != nullptr) {
-    endpoint->pair->set_in_place(port != nullptr && !is_traced() ? this : nullptr);
+  if (endpoint_->pair() != nullptr) {
+    endpoint_->pair()->set_in_place(port_ != nullptr && !is_traced() ? this : nullptr);
   }
-  hears = port != nullptr && theirs && !endpoint->handle_gone && !is_traced() &&
-          endpoint->state != endpoint_state::closed;
-  puts = hears && waiting.empty() && sending.empty() &&
-         endpoint->state == endpoint_state::connected && endpoint->batches == 0;
-  longest = theirs ? theirs->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
+  hears_ = port_ != nullptr && theirs_ && !endpoint_->handle_gone() && !is_traced() &&
+           endpoint_->state() != endpoint_state::closed;
+  puts_ = hears_ && waiting_.empty() && offers_.wanted().empty() &&
+          endpoint_->state() == endpoint_state::connected && !endpoint_->is_batched();
+  longest_ = theirs_ ? theirs_->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
   // With one segment only what lies behind its head can be posted: nothing longer is put either.
-  if (endpoint->granted.max_segments == 1) longest = std::min(longest, short_bytes);
+  if (endpoint_->granted().max_segments == 1) longest_ = std::min(longest_, short_bytes);
 }
 
 // What is short enough is copied together first.
 bool peer_core::put_gathered(const message_send& op) noexcept {
   std::array<std::byte, frame_entry::bytes> all;
-  if (!puts || !op.is_short()) return false;
+  if (!puts_ || !op.is_short()) return false;
   std::uint32_t bytes = 0;
   const auto append = [&](const std::byte* from, std::size_t n) {
     transport::copy_bytes(&all[bytes], from, n);
@@ -152,61 +149,61 @@ bool peer_core::put_gathered(const message_send& op) noexcept {
   };
   if (!op.header_.empty()) append(op.header_.data(), op.header_.size());
   for (const Slice& s : op.slices()) {
-    if (s.region()->touched_in != endpoint->context.get()) return false;
+    if (s.region()->touched_in != endpoint_->context().get()) return false;
     append(s.data(), s.size());
   }
   return put(op.eager_, op.word_, all.data(), bytes);
 }
 
 void peer_core::take_back(std::uint32_t bytes) noexcept {
-  credits->put_back();
-  take_back_put(endpoint->counters, protocol::head_bytes + bytes);
+  credits_->put_back();
+  endpoint_->take_back_put(protocol::head_bytes + bytes);
 }
 
 void peer_core::send(message_send& op) noexcept {
   if (std::optional<failure> why = obstacle(op)) return op.fail(std::move(*why));
-  if (waiting.empty() && theirs && has_room(is_long(op))) [[likely]] {
+  if (waiting_.empty() && theirs_ && has_room(is_long(op))) [[likely]] {
     post(op);
   } else {
-    ++endpoint->counters.waited;
+    endpoint_->count_waited();
     op.set_phase(operation_base::phase::queued);
-    waiting.push_back(op);
-    puts = false;
+    waiting_.push_back(op);
+    puts_ = false;
     listen();
   }
 }
 
 // The library's own, the hello of requests, waits for a peer that speaks late, and keeps nobody from closing.
 bool peer_core::nothing_waits() noexcept {
-  return waiting.find([this](const message_send& op) { return theirs || !op.own_; }) == nullptr;
+  return waiting_.find([this](const message_send& op) { return theirs_ || !op.own_; }) == nullptr;
 }
 
 void peer_core::listen() noexcept {
-  const bool connected = endpoint->state == endpoint_state::connected;
-  if (theirs || !connected || silence.pending() || nothing_waits()) return;
-  reactor& home = *port->core->home;
-  home.add(silence, after(home.now(), port->core->options.hello_timeout));
+  const bool connected = endpoint_->state() == endpoint_state::connected;
+  if (theirs_ || !connected || silence_.pending() || nothing_waits()) return;
+  reactor& home = *port_->core().home();
+  home.add(silence_, after(home.now(), port_->core().options().hello_timeout));
 }
 
 // The end waits for what was sent to be received, the hello too, which a peer without messages may never do.
 void peer_core::on_closing() noexcept {
-  if (theirs || silence.pending() || port == nullptr) return;
-  reactor& home = *port->core->home;
-  const duration patience = was_silent ? duration::zero() : port->core->options.hello_timeout;
-  home.add(silence, after(home.now(), patience));
+  if (theirs_ || silence_.pending() || port_ == nullptr) return;
+  reactor& home = *port_->core().home();
+  const duration patience = was_silent_ ? duration::zero() : port_->core().options().hello_timeout;
+  home.add(silence_, after(home.now(), patience));
 }
 
 // One that speaks later is still heard.
 void peer_core::on_silent() noexcept {
-  was_silent = true;
-  if (endpoint->state == endpoint_state::closing && idle()) {
-    const bool hello_alone = endpoint->send_credits == endpoint->granted.send_depth;
+  was_silent_ = true;
+  if (endpoint_->state() == endpoint_state::closing && idle()) {
+    const bool hello_alone = endpoint_->sends_in_flight() == 0;
     if (hello_alone) return fail({errc::not_connected, "closed by this side"});
-    was_silent = false;
+    was_silent_ = false;
     return on_closing();
   }
   while (message_send* const op =
-             waiting.find([](const message_send& each) { return !each.own_; })) {
+             waiting_.find([](const message_send& each) { return !each.own_; })) {
     op->unlink();
     op->fail({errc::not_supported,
               "the peer has said no hello of messages within hello_timeout: its endpoint carries "
@@ -217,7 +214,7 @@ void peer_core::on_silent() noexcept {
 }
 
 void peer_core::stop_listening() noexcept {
-  if (silence.pending()) port->core->home->remove(silence);
+  if (silence_.pending()) port_->core().home()->remove(silence_);
 }
 
 void peer_core::post(message_send& op) noexcept {
@@ -231,8 +228,8 @@ void peer_core::post(message_send& op) noexcept {
 
 // Short: copied behind the head. Else gathered from where it is.
 void peer_core::post_eager(message_send& op) noexcept {
-  credits->take();
-  frame_entry& entry = port->take_entry(*this, frame_entry::use::message);
+  credits_->take();
+  frame_entry& entry = port_->take_entry(*this, frame_entry::use::message);
   std::size_t in_entry = protocol::head_bytes;
   const auto append = [&](const std::byte* from, std::size_t bytes) {
     transport::copy_bytes(entry.data + in_entry, from, bytes);
@@ -254,8 +251,8 @@ void peer_core::post_eager(message_send& op) noexcept {
 // What of the body is not `behind` lies in the entry.
 void peer_core::post_frame(frame_entry& entry, frame_head head,
                            std::span<const Slice> behind) noexcept {
-  endpoint_core& e = *endpoint;
-  head.given = window.say();
+  endpoint_core& e = *endpoint_;
+  head.given = window_.say();
   protocol::encode(head,
                    std::span<std::byte, protocol::head_bytes>(entry.data, protocol::head_bytes));
   std::array<transport::segment, most_segments> segments;
@@ -263,101 +260,92 @@ void peer_core::post_frame(frame_entry& entry, frame_head head,
   std::uint16_t count = 1;
   for (const Slice& s : behind) {
     const auto bytes = static_cast<std::uint32_t>(s.size());
-    segments[count++] = {s.data(), bytes, s.region()->keys[port->kind].lkey};
+    segments[count++] = {s.data(), bytes, s.region()->keys[port_->kind()].lkey};
     in_entry -= bytes;
   }
   segments[0] = {entry.data, in_entry, entry.lkey};
-  e.counters.bytes_sent += protocol::head_bytes + head.body;
+  e.count_sent(protocol::head_bytes + head.body);
   transport::send_request request{.op = transport::opcode::send,
                                   .flags = transport::post_flag::solicited,
                                   .segment_count = count,
                                   .segments = segments.data()};
-  if (count == 1 && in_entry <= e.granted.inline_bytes) {
+  if (count == 1 && in_entry <= e.granted().inline_bytes) {
     request.flags |= transport::post_flag::inline_data;
   }
   post(entry, request);
 }
 
 void peer_core::post(frame_entry& entry, transport::send_request& request) noexcept {
-  endpoint_core& e = *endpoint;
+  endpoint_core& e = *endpoint_;
   const bool on_own = entry.over == nullptr;
-  transport::queue_pair& pair = on_own ? *e.pair : *entry.over->link->pair;
-  request.id = port->id_of(entry.index | frame_port::is_send);
-  ++e.counters.sends;
-  if (e.batches != 0 && on_own) {
-    request.flags |= transport::post_flag::more;
-    ++e.unrung;
-  } else {
-    ++e.counters.rings;
-  }
+  transport::queue_pair& pair = on_own ? *e.pair() : *entry.over->link()->pair();
+  request.id = port_->id_of(entry);
+  on_own ? e.count_post(request) : e.count_post_on_rail();
   transport::completion now;
-  if (e.worker->trace() != nullptr) [[unlikely]]
-    e.worker->trace_frame(e, request);
+  if (e.worker()->trace() != nullptr) [[unlikely]]
+    e.worker()->trace_frame(e, request);
   if (pair.post_send(request, now) == transport::posted::done) {
-    ++e.counters.immediate;
+    e.count_immediate();
     on_sent(entry, now);
   } else {
-    ++e.frames_in_flight;
+    e.on_frame_posted();
   }
 }
 
 protocol::hello peer_core::own_hello() const noexcept {
-  const message_options& o = port->core->options;
-  return {.eager_bytes = port->eager_bytes,
+  const message_options& o = port_->core().options();
+  return {.eager_bytes = port_->eager_bytes(),
           .credits = o.credits,
-          .offers = most_offers,
+          .offers = due_answers::most,
           .rails = o.rails,
-          .devices = static_cast<std::uint32_t>(port->devices.size())};
+          .devices = static_cast<std::uint32_t>(port_->devices().size())};
 }
 
 void peer_core::say_control() noexcept {
-  if (!hello_said && has_place()) {
-    hello_said = true;
-    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+  if (!hello_said_ && has_place()) {
+    hello_said_ = true;
+    frame_entry& entry = port_->take_entry(*this, frame_entry::use::control);
     protocol::encode(own_hello(), std::span<std::byte, protocol::hello_bytes>(
                                       entry.data + protocol::head_bytes, protocol::hello_bytes));
     post_frame(entry, {.kind = frame_kind::hello,
                        .body = protocol::hello_bytes,
                        .word = protocol::frame_version});
   }
-  if (rails_said != rails.size()) [[unlikely]]
+  if (rails_said_ != rails_.size()) [[unlikely]]
     say_rails();
-  while (!dones.empty() && has_place()) {
-    CORDMA_ASSERT_OP(announced, >=, dones.size());
-    --announced;
-    const protocol::done_word word = dones.front();
-    dones.erase(dones.begin());
-    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+  while (!answers_.empty() && has_place()) {
+    const protocol::done_word word = answers_.take();
+    frame_entry& entry = port_->take_entry(*this, frame_entry::use::control);
     post_frame(entry, {.kind = frame_kind::done, .word = protocol::to_word(word)});
   }
-  if (theirs && window.has_to_say() && has_place()) {
-    frame_entry& entry = port->take_entry(*this, frame_entry::use::control);
+  if (theirs_ && window_.has_to_say() && has_place()) {
+    frame_entry& entry = port_->take_entry(*this, frame_entry::use::control);
     post_frame(entry, {.kind = frame_kind::given});
   }
 }
 
 void peer_core::pump() noexcept {
-  endpoint_core& e = *endpoint;
-  const bool open = e.state == endpoint_state::connected || e.state == endpoint_state::closing;
-  if (!open || e.pair == nullptr || port == nullptr || e.is_inherited()) return;
-  if (std::exchange(pumping, true)) return;
-  const bool closing = e.state == endpoint_state::closing;
-  if (silence.pending() && nothing_waits() && !closing) stop_listening();
+  endpoint_core& e = *endpoint_;
+  const bool open = e.state() == endpoint_state::connected || e.state() == endpoint_state::closing;
+  if (!open || e.pair() == nullptr || port_ == nullptr || e.is_inherited()) return;
+  if (std::exchange(pumping_, true)) return;
+  const bool closing = e.state() == endpoint_state::closing;
+  if (silence_.pending() && nothing_waits() && !closing) stop_listening();
   say_control();
-  while (!waiting.empty() && theirs && has_room(is_long(waiting.front()))) {
-    post(waiting.pop_front());
+  while (!waiting_.empty() && theirs_ && has_room(is_long(waiting_.front()))) {
+    post(waiting_.pop_front());
   }
-  sending.for_each([this](open_offer& o) { send_on(o); });
-  fetches.for_each([this](fetch& f) { go_on(f); });
+  offers_.wanted().for_each([this](open_offer& o) { send_on(o); });
+  fetches_.for_each([this](fetch& f) { go_on(f); });
   say_control();
-  pumping = false;
+  pumping_ = false;
   settle();
-  if (e.state == endpoint_state::closing) e.begin_close();
+  if (e.state() == endpoint_state::closing) e.begin_close();
 }
 
 void peer_core::on_connected() noexcept {
   pump();
-  if (port != nullptr) listen();
+  if (port_ != nullptr) listen();
 }
 
 void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noexcept {
@@ -367,15 +355,18 @@ void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noex
   if (what == frame_entry::use::read) {
     fetch& f = *entry.reads_for;
     f.read_done(entry, c);
-    port->release(entry);
+    port_->release(entry);
     return f.settle();
   }
-  port->release(entry);
-  if (what == frame_entry::use::part) return part_sent(*part_of);
+  port_->release(entry);
+  if (what == frame_entry::use::part) {
+    part_of->piece_done();
+    return end_offer(*part_of);
+  }
   if (op == nullptr) return;
   op->entry_ = message_send::nowhere;
   if (c.status == wc_status::success) return op->succeed();
-  failure why = endpoint->flushed(op->op_name());
+  failure why = endpoint_->flushed(op->op_name());
   if (c.status != wc_status::wr_flush_err) {
     why = failure(transport::to_errc(c.status));
     why.with_status(static_cast<std::uint16_t>(c.status), c.vendor_err);
@@ -386,38 +377,38 @@ void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noex
 // ---- what comes ----
 
 void peer_core::fail(failure why) noexcept {
-  endpoint_core& e = *endpoint;
-  if (e.pair != nullptr) e.pair->abort();
+  endpoint_core& e = *endpoint_;
+  if (e.pair() != nullptr) e.pair()->abort();
   e.end(std::move(why));
 }
 
 void peer_core::let_go(message_segment& s) noexcept {
-  port->release(s);
-  if (window.give_back()) pump();
+  port_->release(s);
+  if (window_.give_back()) pump();
 }
 
 void peer_core::on_hello(const message_segment& s) noexcept {
   const result<protocol::hello> said = protocol::decode_hello(s.head, s.body());
   if (!said) return fail(said.why());
   stop_listening();
-  theirs = *said;
-  credits.emplace(static_cast<std::uint16_t>(said->credits));
+  theirs_ = *said;
+  credits_.emplace(static_cast<std::uint16_t>(said->credits));
   settle();
-  agreed = protocol::agree(own_hello(), *said);
-  CORDMA_ASSERT_OP(agreed.rails, <=, protocol::most_rails);
-  CORDMA_ASSERT_OP(agreed.devices, <=, protocol::most_devices);
-  CORDMA_ASSERT_OP(agreed.devices, <=, port->devices.size());
-  if (agreed.rails > 1) make_rails();
+  agreed_ = protocol::agree(own_hello(), *said);
+  CORDMA_ASSERT_OP(agreed_.rails, <=, protocol::most_rails);
+  CORDMA_ASSERT_OP(agreed_.devices, <=, protocol::most_devices);
+  CORDMA_ASSERT_OP(agreed_.devices, <=, port_->devices().size());
+  if (agreed_.rails > 1) make_rails();
 }
 
 // Copied out of the transport once, by who wants it. What is not as expected goes the way of on_frame(), which says
 // what is wrong.
 void peer_core::on_arrived(transport::arrived_message& m) noexcept {
-  if (m.bytes >= protocol::head_bytes && hears) [[likely]] {
+  if (m.bytes >= protocol::head_bytes && hears_) [[likely]] {
     std::array<std::uint64_t, 2> words;
     std::memcpy(words.data(), m.data, sizeof words);
     const frame_head head = protocol::head_of(words[0], words[1]);
-    if (head.body == m.bytes - protocol::head_bytes && credits->on_given(head.given)) [[likely]] {
+    if (head.body == m.bytes - protocol::head_bytes && credits_->on_given(head.given)) [[likely]] {
       if (head.kind == frame_kind::tag_eager) {
         if (take_tagged(head, m.data + protocol::head_bytes)) return;
       } else if (head.kind == frame_kind::am_eager) {
@@ -430,27 +421,28 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
 
 // What nobody waits for. Null: it stays where it is, or is dropped.
 message_segment* peer_core::copy_arrived(transport::arrived_message& m) noexcept {
-  if (port == nullptr || endpoint->handle_gone || endpoint->state == endpoint_state::closed) {
+  if (port_ == nullptr || endpoint_->handle_gone() ||
+      endpoint_->state() == endpoint_state::closed) {
     return nullptr;
   }
-  message_segment* const s = m.bytes <= port->eager_bytes ? port->take_segment() : nullptr;
+  message_segment* const s = m.bytes <= port_->eager_bytes() ? port_->take_segment() : nullptr;
   if (s == nullptr) {
     m.stays = true;
     return nullptr;
   }
   transport::copy_bytes(s->room.addr, m.data, m.bytes);
-  count_received(m.bytes);
+  endpoint_->count_received(m.bytes);
   s->from = this;
   return s;
 }
 
 [[gnu::always_inline]] inline bool peer_core::take_tagged(const frame_head& head,
                                                           const std::byte* body) noexcept {
-  message_receive* const wanted = port->core->matcher.first_for(head.word, sender);
-  if (wanted == nullptr || wanted->on_device_ || !window.take()) [[unlikely]]
+  message_receive* const wanted = port_->core().matcher().first_for(head.word, sender_);
+  if (wanted == nullptr || wanted->on_device_ || !window_.take()) [[unlikely]]
     return false;
   wanted->got({body, head.body}, head.word, handle());
-  count_received(protocol::head_bytes + head.body);
+  endpoint_->count_received(protocol::head_bytes + head.body);
   give_back();
   return true;
 }
@@ -459,25 +451,25 @@ message_segment* peer_core::copy_arrived(transport::arrived_message& m) noexcept
 void peer_core::take_active(std::uint64_t first, std::uint64_t word,
                             transport::arrived_message& m) noexcept {
   const frame_head head = protocol::head_of(first, word);
-  message_core& core = *port->core;
+  message_core& core = port_->core();
   const protocol::am_word what = protocol::am_of(head.word);
-  const handler* const found = core.handlers.of(what.id);
+  const handler* const found = core.handlers().of(what.id);
   std::array<std::byte, most_am_header> bytes;
   const bool is_plain = found != nullptr && found->plain && head.body <= bytes.size();
-  if (!is_plain || what.header > head.body || !window.take()) {
+  if (!is_plain || what.header > head.body || !window_.take()) {
     message_segment* const s = copy_arrived(m);
     if (s == nullptr) return;
     s->head = head;
     const bool is_task = found != nullptr && found->task && what.header <= head.body;
-    if (!is_task || !window.take()) [[unlikely]]
+    if (!is_task || !window_.take()) [[unlikely]]
       return accept(*s);
     s->header_bytes = what.header;
-    held.push_back(*s);
+    held_.push_back(*s);
     say_what_waits();
     return core.start(found->task, ActiveMessage(*s));
   }
   transport::copy_bytes(bytes.data(), m.data + protocol::head_bytes, head.body);
-  count_received(m.bytes);
+  endpoint_->count_received(m.bytes);
   give_back();
   const auto body = std::span<const std::byte>(bytes).first(head.body);
   core.call(found->plain, {handle(), body.first(what.header), body.subspan(what.header)});
@@ -486,32 +478,32 @@ void peer_core::take_active(std::uint64_t first, std::uint64_t word,
 void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
   const result<void> decoded = protocol::decode({s.room.addr, bytes}, s.head);
   if (!decoded) return refuse_all(s, decoded.why());
-  if ((s.head.kind == frame_kind::hello) == theirs.has_value()) {
-    return refuse_all(s, breach(theirs ? "a second hello" : "its first frame is no hello"));
+  if ((s.head.kind == frame_kind::hello) == theirs_.has_value()) {
+    return refuse_all(s, breach(theirs_ ? "a second hello" : "its first frame is no hello"));
   }
   if (s.head.kind == frame_kind::hello) {
     on_hello(s);
-    port->release(s);
+    port_->release(s);
     return pump();
   }
-  if (!credits->on_given(s.head.given)) return refuse_all(s, breach("more receives than it has"));
+  if (!credits_->on_given(s.head.given)) return refuse_all(s, breach("more receives than it has"));
   accept(s);
 }
 
 void peer_core::refuse_all(message_segment& s, failure why) noexcept {
-  port->release(s);
+  port_->release(s);
   fail(std::move(why));
 }
 
 void peer_core::accept(message_segment& s) noexcept {
   const frame_kind kind = s.head.kind;
   if (protocol::takes_credit(kind)) {
-    if (!window.take()) return refuse_all(s, breach("a message that there was no credit for"));
+    if (!window_.take()) return refuse_all(s, breach("a message that there was no credit for"));
     if (s.is_offer()) {
       const result<void> announced_well = on_announced(s);
       if (!announced_well) return refuse_all(s, announced_well.why());
     }
-    held.push_back(s);
+    held_.push_back(s);
     if (kind == frame_kind::am_eager || kind == frame_kind::am_ready) {
       say_what_waits();
       return on_active(s);  // its handler may destroy the Endpoint, and this
@@ -519,9 +511,9 @@ void peer_core::accept(message_segment& s) noexcept {
     on_tagged(s);
   } else {
     on_answer(s);
-    port->release(s);
+    port_->release(s);
   }
-  if (port != nullptr) say_what_waits();
+  if (port_ != nullptr) say_what_waits();
 }
 
 // To what was said here, or announced.
@@ -546,22 +538,15 @@ void peer_core::on_answer(const message_segment& s) noexcept {
 result<void> peer_core::on_announced(message_segment& s) {
   result<protocol::offer> what = protocol::decode_offer(s.body());
   if (!what) return what.why();
-  if (what->keys > agreed.devices) return breach("keys of devices that were not agreed on");
-  if (announced == most_offers) return breach("more announced messages than it may");
-  try {
-    if (dones.capacity() == announced) dones.reserve(std::max(2 * announced, 4U));
-  } catch (const std::bad_alloc&) {
-    return errc::no_memory;
-  }
-  CORDMA_ASSERT_OP(dones.capacity(), >, announced);
-  ++announced;
+  if (what->keys > agreed_.devices) return breach("keys of devices that were not agreed on");
+  if (answers_.is_full()) return breach("more announced messages than it may");
   s.what = *what;
-  return {};
+  return answers_.expect();
 }
 
 void peer_core::on_tagged(message_segment& s) noexcept {
-  message_core& core = *port->core;
-  message_receive* wanted = core.matcher.arrive(s.head.word, sender);
+  message_core& core = port_->core();
+  message_receive* wanted = core.matcher().arrive(s.head.word, sender_);
   while (wanted != nullptr) {
     message_receive& op = *wanted;
     if (!op.on_device_ || op.takes(s)) [[likely]] {
@@ -570,71 +555,71 @@ void peer_core::on_tagged(message_segment& s) noexcept {
       } else {
         start_fetch(s, op);
       }
-      port->release(s);
-      window.give_back();
+      port_->release(s);
+      window_.give_back();
       return;
     }
     op.refuse_message();
-    wanted = core.matcher.arrive(s.head.word, sender);
+    wanted = core.matcher().arrive(s.head.word, sender_);
   }
-  s.waiting.emplace(s.head.word, sender, s);
-  core.matcher.keep(*s.waiting);
+  s.waiting.emplace(s.head.word, sender_, s);
+  core.matcher().keep(*s.waiting);
 }
 
 void peer_core::on_active(message_segment& s) noexcept {
   s.header_bytes = protocol::am_of(s.head.word).header;
   const std::size_t before = s.is_offer() ? protocol::bytes_of(s.what) : 0;
   if (before + s.header_bytes > s.head.body) {
-    port->release(s);
+    port_->release(s);
     return fail(breach("a header longer than its message"));
   }
-  port->core->run(s);
+  port_->core().run(s);
 }
 
 // ---- the end ----
 
 void peer_core::on_end() noexcept {
-  pumping = true;  // nothing goes out any more
-  hears = puts = false;
-  if (port != nullptr) stop_listening();
-  while (!waiting.empty()) {
-    message_send& op = waiting.pop_front();
-    op.fail(endpoint->flushed(op.op_name()));
+  pumping_ = true;  // nothing goes out any more
+  hears_ = puts_ = false;
+  if (port_ != nullptr) stop_listening();
+  while (!waiting_.empty()) {
+    message_send& op = waiting_.pop_front();
+    op.fail(endpoint_->flushed(op.op_name()));
   }
   cut_offers();
-  fetches.for_each([this](fetch& f) {
-    if (!f.broken) f.broken.emplace(endpoint->flushed("tag_recv"));
+  fetches_.for_each([this](fetch& f) {
+    f.break_off(endpoint_->flushed("tag_recv"));
     f.settle();
   });
-  for (const std::unique_ptr<rail_core>& r : rails) r->close(endpoint->flushed("rail"));
-  dones.clear();
-  greeting.reset();
-  if (requests != nullptr) on_requests_end(*requests);
-  if (port == nullptr) return;
+  for (const std::unique_ptr<rail_core>& r : rails_) r->close(endpoint_->flushed("rail"));
+  answers_.clear();
+  greeting_.reset();
+  if (requests_ != nullptr) on_requests_end(*requests_);
+  if (port_ == nullptr) return;
   // What is announced cannot be read any more; what is here can be received.
-  held.for_each([this](message_segment& s) {
-    if (s.waiting && s.is_offer()) port->release(s);
+  held_.for_each([this](message_segment& s) {
+    if (s.waiting && s.is_offer()) port_->release(s);
   });
-  port->core->end_receives_from(*sender, endpoint->flushed("tag_recv"));
+  port_->core().end_receives_from(*sender_, endpoint_->flushed("tag_recv"));
 }
 
 void peer_core::on_handle_gone() noexcept {
-  hears = puts = false;
-  sender = endpoint;
-  held.for_each([this](message_segment& s) {
+  hears_ = puts_ = false;
+  sender_ = endpoint_;
+  held_.for_each([this](message_segment& s) {
     CORDMA_ASSERT(s.from == this);
     s.unlink();
     s.from = nullptr;
-    if (s.waiting) return port->release(s);
-    s.left = true;
-    ++s.port->left;
+    if (s.waiting) return port_->release(s);
+    s.port->leave(s);
   });
 }
 
 void peer_core::on_port_gone() noexcept {
+  CORDMA_ASSERT(places_.are_free());
   stop_listening();
-  port = nullptr;
-  hears = puts = false;
+  port_ = nullptr;
+  hears_ = puts_ = false;
 }
 
 }  // namespace cordma::detail

@@ -4,6 +4,7 @@
 #include <cordma/net/datapath/endpoint_core.hpp>
 #include <cordma/net/datapath/hooks.hpp>
 #include <cordma/net/messages.hpp>
+#include <cordma/net/messaging/due_answers.hpp>
 #include <cordma/net/messaging/fetch.hpp>
 #include <cordma/net/messaging/frame_entry.hpp>
 #include <cordma/net/messaging/frame_port.hpp>
@@ -27,7 +28,8 @@ namespace cordma::detail {
 class request_peer;
 
 // One connection that carries frames; part of its endpoint_core.
-struct peer_core final : endpoint_frames, list_node {
+class peer_core final : public endpoint_frames, public list_node {
+ public:
   peer_core(endpoint_core& of, frame_port& over);
   ~peer_core() override;
 
@@ -51,7 +53,6 @@ struct peer_core final : endpoint_frames, list_node {
   void on_frame(message_segment& s, std::uint32_t bytes) noexcept;
   // A request of its own came back.
   void on_sent(frame_entry& e, const transport::completion& c) noexcept;
-  // The connection has ended: what waits ends with it.
   // Ends the connection, for that.
   void fail(failure why) noexcept;
   void on_end() noexcept override;
@@ -67,7 +68,7 @@ struct peer_core final : endpoint_frames, list_node {
   void dump(dump_writer& out) noexcept override;
   void describe(std::vector<transport::property>& out) const override;
   void move_to(endpoint_core& to) noexcept override {
-    endpoint = &to;
+    endpoint_ = &to;
     settle();
   }
   void settle() noexcept override;
@@ -81,53 +82,40 @@ struct peer_core final : endpoint_frames, list_node {
   // Whether the peer may write a message to there. Over shm it sends parts.
   [[nodiscard]] bool writable(const Slice& into) const noexcept;
 
-  endpoint_core* endpoint;
-  // As whom the matcher knows it: while Worker::endpoint() connects, that will be its endpoint.
-  const endpoint_core* sender;
-  frame_port* port;     // null once the Messages are gone
-  std::uint32_t sends;  // places in the queue pair's send queue, and those that are free
-  std::uint32_t free_sends;
-  std::optional<protocol::hello> theirs;  // once it has come
-  std::optional<protocol::send_credits> credits;
-  protocol::receive_window window;
-  // What every message looks at; see settle().
-  bool puts = false;   // connected, the peer's hello is here, no batch, and nothing waits to go out
-  bool hears = false;  // the peer's hello is here, and somebody may want what comes
-  std::uint32_t longest = 0;  // body of a frame, that the peer takes
-  bool hello_said = false;
-  bool pumping = false;
-  list<message_send> waiting;
-  list<fetch> fetches;
-  list<message_segment> held;  // by who has not asked for them yet, or reads them
-  std::vector<std::unique_ptr<open_offer>> offers;
-  list<open_offer> sending;  // of them, what is wanted
-  std::uint32_t open_offers = 0;
-  std::uint32_t next_offer = 0;
-  std::uint32_t announced = 0;  // by the peer, and not answered: `dones` has room for them
-  std::vector<protocol::done_word> dones;  // that are due
-  request_peer* requests = nullptr;        // once it spoke any
-  // Its hello of requests, while there are no Requests here to take it.
-  std::optional<protocol::request_header> greeting;
-  protocol::agreed_rails agreed;                  // once `theirs` is there
-  std::vector<std::unique_ptr<rail_core>> rails;  // from number 1 on
-  struct alarm final : timer {
-    explicit alarm(peer_core& p) noexcept
-        : timer([](timer& t) noexcept { static_cast<alarm&>(t).of.on_silent(); }), of(p) {}
-    peer_core& of;
-  };
-  // While messages wait for `theirs`, or the end for this side's hello to be received.
-  alarm silence{*this};
-  bool was_silent = false;
-  std::uint32_t rails_said = 0;
-  // Of long messages, on the endpoint's own connection: here, and posted.
-  std::uint64_t bytes_read = 0;
-  std::uint64_t bytes_under_way = 0;
+  [[nodiscard]] endpoint_core& endpoint() const noexcept { return *endpoint_; }
+  // Null once the Messages are gone.
+  [[nodiscard]] frame_port* port() const noexcept { return port_; }
+  // While Worker::endpoint() connects, the matcher knows it as that endpoint.
+  void send_as(const endpoint_core& unwired) noexcept { sender_ = &unwired; }
+  [[nodiscard]] send_places& places() noexcept { return places_; }
+  // Of long messages, on the endpoint's own connection.
+  [[nodiscard]] read_load& load() noexcept { return load_; }
+  // Empty until it has come.
+  [[nodiscard]] const std::optional<protocol::hello>& theirs() const noexcept { return theirs_; }
+  [[nodiscard]] const protocol::agreed_rails& agreed() const noexcept { return agreed_; }
+  // From number 1 on.
+  [[nodiscard]] const std::vector<std::unique_ptr<rail_core>>& rails() const noexcept {
+    return rails_;
+  }
+  [[nodiscard]] open_offer& offer(std::uint32_t place) noexcept { return offers_.at(place); }
+  // Null until it spoke any.
+  [[nodiscard]] request_peer* requests() const noexcept { return requests_; }
+  void carry(request_peer* requests) noexcept { requests_ = requests; }
+  // Its hello of requests, while there are no Requests here to take it. False: it has one.
+  [[nodiscard]] bool keep_greeting(const protocol::request_header& h) noexcept {
+    if (greeting_) return false;
+    greeting_ = h;
+    return true;
+  }
+  [[nodiscard]] std::optional<protocol::request_header> take_greeting() noexcept {
+    return std::exchange(greeting_, std::nullopt);
+  }
 
  private:
   [[nodiscard]] protocol::hello own_hello() const noexcept;
   void on_hello(const message_segment& s) noexcept;
   [[nodiscard]] bool is_traced() const noexcept {
-    return endpoint->worker != nullptr && endpoint->worker->trace() != nullptr;
+    return endpoint_->worker() != nullptr && endpoint_->worker()->trace() != nullptr;
   }
   [[nodiscard]] message_segment* copy_arrived(transport::arrived_message& m) noexcept;
   // Into the receive that waits for it. False: none does.
@@ -137,17 +125,13 @@ struct peer_core final : endpoint_frames, list_node {
   // What `s` holds has a head that may be.
   void accept(message_segment& s) noexcept;
   void refuse_all(message_segment& s, failure why) noexcept;
-  void count_received(std::uint32_t bytes) noexcept {
-    ++endpoint->counters.recvs;
-    endpoint->counters.bytes_received += bytes;
-  }
   void say_what_waits() noexcept {
-    if (!puts || window.has_to_say()) [[unlikely]]
+    if (!puts_ || window_.has_to_say()) [[unlikely]]
       pump();
   }
   // The receive of a message that is taken.
   void give_back() noexcept {
-    if (window.give_back() || !puts) [[unlikely]]
+    if (window_.give_back() || !puts_) [[unlikely]]
       pump();
   }
   [[nodiscard]] bool nothing_waits() noexcept;
@@ -166,7 +150,7 @@ struct peer_core final : endpoint_frames, list_node {
   [[nodiscard]] std::optional<failure> obstacle_of_memory(message_send& op) const;
   [[nodiscard]] bool is_long(const message_send& op) const noexcept;
   [[nodiscard]] bool has_room(bool is_long) const noexcept;
-  [[nodiscard]] bool has_place() const noexcept { return free_sends != 0 && port->has_entry(); }
+  [[nodiscard]] bool has_place() const noexcept { return places_.has_one() && port_->has_entry(); }
   void post(message_send& op) noexcept;
   void post_eager(message_send& op) noexcept;
   void say_control() noexcept;
@@ -177,19 +161,18 @@ struct peer_core final : endpoint_frames, list_node {
   // peer_core_long.cpp: announced here
   [[nodiscard]] bool readable(const message_send& op) const noexcept;
   void post_offer(message_send& op) noexcept;
-  [[nodiscard]] open_offer* take_offer(message_send& op) noexcept;
-  [[nodiscard]] open_offer* offer_of(std::uint32_t number) noexcept;
   void on_want(std::uint32_t number, const protocol::want& want) noexcept;
   void send_on(open_offer& o) noexcept;
   void post_write(frame_entry& e, std::span<const Slice> from, std::uint64_t addr,
                   std::uint64_t rkey) noexcept;
-  void part_sent(open_offer& o) noexcept;
   void end_offer(open_offer& o) noexcept;
   void on_done(protocol::done_word word) noexcept;
   void cut_offers() noexcept;
   // announced by the peer
   void go_on(fetch& f) noexcept;
   void ask_on(fetch& f) noexcept;
+  // Null: none.
+  [[nodiscard]] fetch* fetch_of(std::uint32_t number, fetch::by way) noexcept;
   void on_part(std::uint32_t number, std::span<const std::byte> bytes) noexcept;
   void on_wrote(std::uint32_t number) noexcept;
 
@@ -198,44 +181,77 @@ struct peer_core final : endpoint_frames, list_node {
   void say_rails() noexcept;
   void on_rail(std::uint64_t number, std::span<const std::byte> descriptor) noexcept;
   [[nodiscard]] rail_core* rail(std::size_t number) const noexcept {
-    return number == 0 ? nullptr : rails[number - 1].get();
+    return number == 0 ? nullptr : rails_[number - 1].get();
   }
   // For reads of a message.
   [[nodiscard]] bool usable(std::size_t number, const protocol::offer& from) const noexcept;
   [[nodiscard]] std::size_t rail_after(std::size_t number,
                                        const protocol::offer& from) const noexcept;
   void plan(fetch& f) noexcept;
-  void read_on(fetch& f) noexcept;
   void read_piece(fetch& f, std::uint8_t index) noexcept;
   void post_read(fetch& f, std::uint8_t index) noexcept;
+
+  struct alarm final : timer {
+    explicit alarm(peer_core& p) noexcept
+        : timer([](timer& t) noexcept { static_cast<alarm&>(t).of.on_silent(); }), of(p) {}
+    peer_core& of;
+  };
+
+  endpoint_core* endpoint_;
+  const endpoint_core* sender_;  // as whom the matcher knows it
+  frame_port* port_;
+  send_places places_;
+  std::optional<protocol::hello> theirs_;
+  std::optional<protocol::send_credits> credits_;
+  protocol::receive_window window_;
+  // What every message looks at; see settle().
+  bool puts_ = false;  // connected, the peer's hello is here, no batch, and nothing waits to go out
+  bool hears_ = false;         // the peer's hello is here, and somebody may want what comes
+  std::uint32_t longest_ = 0;  // body of a frame, that the peer takes
+  bool hello_said_ = false;
+  bool pumping_ = false;
+  list<message_send> waiting_;
+  list<fetch> fetches_;
+  list<message_segment> held_;  // by who has not asked for them yet, or reads them
+  offer_table offers_;          // announced here
+  due_answers answers_;         // to what the peer has announced
+  request_peer* requests_ = nullptr;
+  std::optional<protocol::request_header> greeting_;
+  protocol::agreed_rails agreed_;  // once `theirs_` is there
+  std::vector<std::unique_ptr<rail_core>> rails_;
+  // While messages wait for `theirs_`, or the end for this side's hello to be received.
+  alarm silence_{*this};
+  bool was_silent_ = false;
+  std::uint32_t rails_said_ = 0;
+  read_load load_;
 };
 
 [[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
                                                   const std::byte* data,
                                                   std::uint32_t bytes) noexcept {
-  if (!puts || bytes > longest || !credits->try_to_take()) [[unlikely]]
+  if (!puts_ || bytes > longest_ || !credits_->try_to_take()) [[unlikely]]
     return false;
-  endpoint_core& e = *endpoint;
-  count_put(e.counters, protocol::head_bytes + bytes);
-  const protocol::frame_head head{.kind = kind, .given = window.given(), .body = bytes};
-  if (!e.pair->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]] {
+  endpoint_core& e = *endpoint_;
+  e.count_put(protocol::head_bytes + bytes);
+  const protocol::frame_head head{.kind = kind, .given = window_.given(), .body = bytes};
+  if (!e.pair()->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]] {
     take_back(bytes);
     return false;
   }
-  window.say();
+  window_.say();
   return true;
 }
 
 [[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
                                                   const Slice& s) noexcept {
   if (s.size() > UINT32_MAX) return false;
-  if (s.size() != 0 && s.region()->touched_in != endpoint->context.get()) return false;
+  if (s.size() != 0 && s.region()->touched_in != endpoint_->context().get()) return false;
   return put(kind, word, s.data(), static_cast<std::uint32_t>(s.size()));
 }
 
 // The frames of an Endpoint. REQUIRES that it carries some, and is connected.
 [[nodiscard]] inline peer_core& peer_of(const endpoint_core& e) noexcept {
-  return static_cast<peer_core&>(*e.peer);
+  return static_cast<peer_core&>(*e.frames());
 }
 
 [[nodiscard]] failure breach(const char* what);

@@ -10,15 +10,15 @@ using protocol::frame_kind;
 using transport::wc_status;
 
 rail_core::rail_core(peer_core& of, std::uint32_t number) noexcept
-    : peer(&of), device(number % of.agreed.devices) {
-  CORDMA_ASSERT_OP(number, <, of.agreed.rails);
-  CORDMA_ASSERT_OP(device, <, of.port->devices.size());
+    : peer_(&of), device_(number % of.agreed().devices) {
+  CORDMA_ASSERT_OP(number, <, of.agreed().rails);
+  CORDMA_ASSERT_OP(device_, <, of.port()->devices().size());
   try {
-    const result<void> made = make(of.endpoint->pair->actual());
+    const result<void> made = make(of.endpoint().pair()->actual());
     if (made) return;
   } catch (const std::bad_alloc&) {}
-  link.reset();
-  descriptor.clear();
+  link_.reset();
+  descriptor_.clear();
 }
 
 result<void> rail_core::make(const transport::queue_pair_options& like) {
@@ -29,8 +29,8 @@ result<void> rail_core::make(const transport::queue_pair_options& like) {
   o.inline_bytes = 0;
   const bool read = has(like.remote_access, access::remote_read);
   o.remote_access = read ? access::remote_read : access::local_read;
-  frame_port& port = *peer->port;
-  adapter_poller& via = *port.devices[device].via;
+  frame_port& port = *peer_->port();
+  adapter_poller& via = *port.devices()[device_].via;
   if (via.broken()) return via.why_broken();
   result<std::unique_ptr<transport::queue_pair>> pair = via.adapter().create(o);
   if (!pair) return pair.why();
@@ -40,41 +40,37 @@ result<void> rail_core::make(const transport::queue_pair_options& like) {
   result<std::vector<std::byte>> own = (*pair)->descriptor();
   if (!own) return own.why();
   if (own->size() > protocol::longest_descriptor) return errc::invalid_value;
-  link = std::make_unique<endpoint_core>();
-  link->frame_sends = (*pair)->actual().send_depth;
-  link->adopt(*port.worker, std::move(*pair), via);
-  CORDMA_ASSERT_OP(link->granted.send_depth, ==, 0U);  // all of them are for reads
-  // No user has it: it takes none of their places.
-  --port.worker->endpoint_count;
-  link->counted = false;
+  link_ = std::make_unique<endpoint_core>();
+  link_->serve(*this, (*pair)->actual().send_depth);
+  link_->adopt(*port.worker(), std::move(*pair), via);
+  CORDMA_ASSERT_OP(link_->granted().send_depth, ==, 0U);  // all of them are for reads
   port.promise(0, sends);
-  free_sends = sends;
-  port.worker->add(*link);
-  link->rail = this;
-  descriptor = std::move(*own);
+  places_ = send_places(sends);
+  port.worker()->add(*link_);
+  descriptor_ = std::move(*own);
   return {};
 }
 
 rail_core::~rail_core() {
-  CORDMA_ASSERT_OP(under_way, ==, 0U);
-  CORDMA_ASSERT(free_sends == 0 || free_sends == sends);
-  if (free_sends != 0 && peer->port != nullptr) peer->port->unpromise(0, sends);
+  CORDMA_ASSERT_OP(load_.under_way(), ==, 0U);
+  CORDMA_ASSERT(places_.are_free());
+  if (places_.all() != 0 && peer_->port() != nullptr) peer_->port()->unpromise(0, places_.all());
 }
 
 bool rail_core::usable() const noexcept {
-  return link != nullptr && link->state == endpoint_state::connected && link->pair != nullptr &&
-         !failed;
+  return link_ != nullptr && link_->state() == endpoint_state::connected &&
+         link_->pair() != nullptr && !failed_;
 }
 
 result<void> rail_core::connect(std::span<const std::byte> peer_descriptor) noexcept {
-  if (std::exchange(heard, true)) return breach("a rail that it has told of before");
-  if (link == nullptr || link->state != endpoint_state::connecting) return {};
+  if (std::exchange(heard_, true)) return breach("a rail that it has told of before");
+  if (link_ == nullptr || link_->state() != endpoint_state::connecting) return {};
   if (peer_descriptor.empty()) {
     close({errc::unreachable, "the peer cannot make it"});
     return {};
   }
   try {
-    result<void> begun = link->pair->connect(peer_descriptor);
+    result<void> begun = link_->pair()->connect(peer_descriptor);
     const bool nonsense =
         begun.code() == errc::connection_aborted || begun.code() == errc::unsupported_version;
     if (nonsense) return begun;
@@ -86,16 +82,16 @@ result<void> rail_core::connect(std::span<const std::byte> peer_descriptor) noex
 }
 
 void rail_core::close(const failure& why) noexcept {
-  if (link == nullptr || link->state == endpoint_state::closed) return;
-  if (link->pair != nullptr) link->pair->abort();
-  link->end(why);
+  if (link_ == nullptr || link_->state() == endpoint_state::closed) return;
+  if (link_->pair() != nullptr) link_->pair()->abort();
+  link_->end(why);
 }
 
-void rail_core::on_end() noexcept { peer->pump(); }
+void rail_core::on_end() noexcept { peer_->pump(); }
 
 void rail_core::on_pair_gone() noexcept {
-  if (free_sends != sends && peer->port != nullptr) peer->port->flush(*peer, this);
-  CORDMA_ASSERT_OP(free_sends, ==, sends);
+  if (!places_.are_free() && peer_->port() != nullptr) peer_->port()->flush(*peer_, this);
+  CORDMA_ASSERT(places_.are_free());
 }
 
 }  // namespace cordma::detail

@@ -3,6 +3,8 @@
 
 #include <cordma/net/datapath/endpoint_core.hpp>
 #include <cordma/net/datapath/hooks.hpp>
+#include <cordma/net/messaging/read_load.hpp>
+#include <cordma/net/messaging/send_places.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +13,7 @@
 
 namespace cordma::detail {
 
-struct peer_core;
+class peer_core;
 
 // By which rails go, and where a region has the keys for it.
 struct rail_device {
@@ -20,32 +22,43 @@ struct rail_device {
 };
 
 // One more connection to a peer, on which parts of its long messages are read. Its end is no error.
-struct rail_core final : link_owner {
+class rail_core final : public link_owner {
+ public:
   // Where it cannot be made there is no link.
   rail_core(peer_core& of, std::uint32_t number) noexcept;
   ~rail_core();
   rail_core(const rail_core&) = delete;
   rail_core& operator=(const rail_core&) = delete;
 
+  [[nodiscard]] endpoint_core* link() const noexcept { return link_.get(); }
+  // By its place among those of the frame_port.
+  [[nodiscard]] std::uint32_t device() const noexcept { return device_; }
+  // Empty: it cannot be made.
+  [[nodiscard]] const std::vector<std::byte>& descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] send_places& places() noexcept { return places_; }
+  [[nodiscard]] read_load& load() noexcept { return load_; }
   [[nodiscard]] bool usable() const noexcept;
+  // A read has failed: there are no more.
+  void on_read_failed() noexcept { failed_ = true; }
   // What the peer said of its side. connection_aborted, unsupported_version: that is no descriptor.
   [[nodiscard]] result<void> connect(std::span<const std::byte> peer_descriptor) noexcept;
   void close(const failure& why) noexcept;
   // The link has ended.
   void on_end() noexcept override;
   void on_pair_gone() noexcept override;
+
+ private:
+  static constexpr std::uint32_t sends = 16;  // places in its send queue
   [[nodiscard]] result<void> make(const transport::queue_pair_options& like);
 
-  static constexpr std::uint32_t sends = 16;  // places in its send queue
-  peer_core* peer;
-  std::uint32_t device;
-  std::unique_ptr<endpoint_core> link;
-  std::vector<std::byte> descriptor;
-  std::uint32_t free_sends = 0;
-  std::uint64_t bytes = 0;      // that came by it
-  std::uint64_t under_way = 0;  // bytes of reads that are posted on it
-  bool heard = false;           // the peer's descriptor
-  bool failed = false;          // a read
+  peer_core* peer_;
+  std::uint32_t device_;
+  std::unique_ptr<endpoint_core> link_;
+  std::vector<std::byte> descriptor_;
+  send_places places_;
+  read_load load_;
+  bool heard_ = false;   // the peer's descriptor
+  bool failed_ = false;  // a read
 };
 
 }  // namespace cordma::detail

@@ -66,12 +66,12 @@ void asked::launch(request_peer& to, request_call& by) noexcept {
   writable_ = false;
   if (room_.size() != 0) {
     const region_core& region = *room_.region();
-    writable_ = has(region.range.rights, access::remote_write) && region.keys[e.kind].rkey != 0 &&
-                has(e.granted.remote_access, access::remote_write);
+    writable_ = has(region.range.rights, access::remote_write) && region.keys[e.kind()].rkey != 0 &&
+                has(e.granted().remote_access, access::remote_write);
     if (writable_) {
       h.flags |= protocol::request_flag::writable;
       h.room_addr = reinterpret_cast<std::uintptr_t>(room_.data());
-      h.room_rkey = region.keys[e.kind].rkey;
+      h.room_rkey = region.keys[e.kind()].rkey;
     }
   }
   request_.send(
@@ -91,7 +91,7 @@ void asked::on_sent() noexcept {
   const bool lost = !sent && (is_word || (unsent && at_ != stage::answered && !cut));
   if (lost && !outcome_) {
     if (cut) {
-      outcome_ = cut_off().with_cause(to.endpoint().cause);
+      outcome_ = cut_off().with_cause(to.endpoint().cause());
     } else {
       outcome_ = at_ == stage::late && sent.code() == errc::canceled ? too_late() : sent.why();
     }

@@ -168,7 +168,7 @@ std::optional<failure> held_request::obstacle(const request_answer& by) const {
   if (!peer_->is_up()) return failure{errc::connection_reset, "the connection has ended"};
   const Slice& s = by.response_;
   const endpoint_core& e = peer_->endpoint();
-  if (s.size() != 0 && s.region()->touched_in != e.context.get()) return not_of_requests(s, e);
+  if (s.size() != 0 && s.region()->touched_in != e.context().get()) return not_of_requests(s, e);
   return {};
 }
 
@@ -200,7 +200,7 @@ void held_request::respond(request_answer& by) noexcept {
   const bool is_long = peer_->is_long(protocol::response_bytes, response.size());
   // While this side closes, messages of the library go out, and writes do not.
   const bool writable = (head_.flags & protocol::request_flag::writable) != 0 &&
-                        peer_->endpoint().state == endpoint_state::connected;
+                        peer_->endpoint().state() == endpoint_state::connected;
   if (writable && response.size() != 0 && (is_long || core_->options().force_write)) {
     return write(response);
   }
@@ -227,10 +227,10 @@ void held_request::write_piece() noexcept {
   CORDMA_ASSERT_OP(unwritten_.size(), >, 0U);
   CORDMA_ASSERT_OP(response_size_, <=, head_.room_bytes);
   endpoint_core& e = peer_->endpoint();
-  const transport::remote_keys keys(e.caps->transport, head_.room_rkey);
+  const transport::remote_keys keys(e.caps().transport, head_.room_rkey);
   const std::uint64_t before = response_size_ - unwritten_.size();
   const Slice piece =
-      unwritten_.first(std::min<std::uint64_t>(unwritten_.size(), e.caps->max_message));
+      unwritten_.first(std::min<std::uint64_t>(unwritten_.size(), e.caps().max_message));
   unwritten_ = unwritten_.part(piece.size(), unwritten_.size() - piece.size());
   writing_.emplace(e, transport::opcode::write);
   writing_->add(piece);

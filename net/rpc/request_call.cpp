@@ -6,7 +6,7 @@
 namespace cordma::detail {
 
 failure not_of_requests(const Slice& s, const endpoint_core& on) {
-  if (s.region()->context != on.context) {
+  if (s.region()->context != on.context()) {
     return {errc::invalid_value, "a slice belongs to another Context"};
   }
   return {errc::not_supported,
@@ -72,7 +72,7 @@ void request_call::succeed() noexcept {
 
 std::optional<failure> request_call::obstacle() const {
   const endpoint_core& e = *endpoint_;
-  if (e.worker == nullptr) return failure{errc::shutdown, "its Worker is gone"};
+  if (e.worker() == nullptr) return failure{errc::shutdown, "its Worker is gone"};
   if (e.is_plain()) return plain_messages();
   if (std::optional<failure> ended = e.why_not(op_name())) return ended;
   const message_core* const below = messages_of(e);
@@ -81,7 +81,7 @@ std::optional<failure> request_call::obstacle() const {
     return failure{errc::invalid_value, "the Endpoint is of other Messages than these Requests"};
   }
   const auto elsewhere = [&e](const Slice& s) {
-    return s.size() != 0 && s.region()->touched_in != e.context.get();
+    return s.size() != 0 && s.region()->touched_in != e.context().get();
   };
   if (elsewhere(request_)) return not_of_requests(request_, e);
   if (elsewhere(room_)) return not_of_requests(room_, e);
@@ -103,7 +103,7 @@ void request_call::do_start() noexcept {
   if (std::optional<failure> why = obstacle()) return fail(std::move(*why));
   if (timeout_ < duration::zero()) return fail(too_late());
   if (timeout_ > duration::zero()) home()->add(alarm_, after(home()->now(), timeout_));
-  if (endpoint_->early != nullptr) {
+  if (endpoint_->early() != nullptr) {
     set_phase(phase::queued);
     return early_of(*endpoint_).hold(*this, early_);
   }
@@ -120,7 +120,7 @@ const early_call request_call::early_ = {
         }};
 
 void request_call::fail_early(early_messages& waiting, const request_core& core) noexcept {
-  waiting.calls.for_each([&core](operation_base& each) {
+  waiting.calls().for_each([&core](operation_base& each) {
     auto& call = static_cast<request_call&>(each);
     if (call.core_ != &core) return;
     call.unlink();
@@ -144,8 +144,8 @@ void request_call::do_cancel() noexcept {
 // Those behind it may have room for what they want.
 void request_call::leave_queue() noexcept {
   unlink();
-  if (endpoint_->peer == nullptr) return;
-  if (request_peer* const peer = peer_of(*endpoint_).requests) peer->pump();
+  if (endpoint_->frames() == nullptr) return;
+  if (request_peer* const peer = peer_of(*endpoint_).requests()) peer->pump();
 }
 
 void request_call::on_deadline() noexcept {

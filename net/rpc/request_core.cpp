@@ -23,8 +23,8 @@ void on_requests_end(request_peer& peer) noexcept { peer.on_end(); }
 bool is_idle(request_peer& peer) noexcept { return peer.is_idle(); }
 
 request_core::request_core(Messages& of, const request_options& o)
-    : messages_(&of.core()), home_(messages_->home), options_(o), tasks_(*home_) {
-  const std::uint32_t credits = messages_->options.credits;
+    : messages_(&of.core()), home_(messages_->home()), options_(o), tasks_(*home_) {
+  const std::uint32_t credits = messages_->options().credits;
   if (credits < 2) {
     throw_error({errc::invalid_value,
                  "message_options::credits is 1: requests need at least 2, for answers"});
@@ -35,46 +35,47 @@ request_core::request_core(Messages& of, const request_options& o)
   if (o.most_bytes == 0) {
     throw_error({errc::invalid_value, "request_options::most_bytes is 0: it is at least 1"});
   }
-  if (messages_->requests != nullptr) {
+  if (messages_->requests() != nullptr) {
     throw_error({errc::in_use, "there are Requests for these Messages already"});
   }
   if (!home_->on_owner_thread()) {
     throw_error(home_->wrong_thread("Requests may only be made on the thread of their Worker"));
   }
-  messages_->requests = this;
-  for (const std::unique_ptr<frame_port>& port : messages_->ports) {
-    port->peers.for_each([this](peer_core& p) {
-      request_peer* const peer = p.greeting ? met_by(p) : nullptr;
-      if (peer != nullptr) peer->on_hello(*std::exchange(p.greeting, std::nullopt));
+  messages_->serve(this);
+  for (const std::unique_ptr<frame_port>& port : messages_->ports()) {
+    port->peers().for_each([this](peer_core& p) {
+      const std::optional<protocol::request_header> greeting = p.take_greeting();
+      request_peer* const peer = greeting ? met_by(p) : nullptr;
+      if (peer != nullptr) peer->on_hello(*greeting);
     });
   }
 }
 
 request_core::~request_core() {
-  if (messages_->anchor->worker != nullptr) messages_->anchor->worker->enter_to_destroy();
+  if (messages_->worker() != nullptr) messages_->worker()->enter_to_destroy();
   const failure gone{errc::shutdown, "its Requests are gone"};
   for (const auto& p : peers_) {
     p->fail(gone);
     CORDMA_ASSERT(!p->is_up());
   }
-  CORDMA_ASSERT(messages_->requests == this);
-  messages_->requests = nullptr;
-  messages_->unwired.for_each([this](early_messages& e) { request_call::fail_early(e, *this); });
+  CORDMA_ASSERT(messages_->requests() == this);
+  messages_->serve(nullptr);
+  messages_->unwired().for_each([this](early_messages& e) { request_call::fail_early(e, *this); });
   // What is on its way goes while the memory it is from is there for sure: with the handlers theirs goes.
   calls_.for_each([&gone](asked& a) { a.drop(gone); });
   held_.for_each([&gone](held_request& h) { h.drop(gone); });
 }
 
 request_peer* request_core::peer_on(peer_core& below) noexcept {
-  if (below.requests != nullptr) return below.requests;
+  if (below.requests() != nullptr) return below.requests();
   reap();
   try {
     peers_.push_back(std::make_unique<request_peer>(*this, below));
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  below.requests = peers_.back().get();
-  return below.requests;
+  below.carry(peers_.back().get());
+  return below.requests();
 }
 
 request_peer* request_core::met_by(peer_core& below) noexcept {

@@ -28,8 +28,8 @@ void request_peer::fail(failure why) noexcept {
 }
 
 bool request_peer::is_long(std::size_t header, std::uint64_t size) const noexcept {
-  const bool fits = below_ != nullptr && below_->theirs &&
-                    protocol::head_bytes + header + size <= below_->theirs->eager_bytes;
+  const bool fits = below_ != nullptr && below_->theirs() &&
+                    protocol::head_bytes + header + size <= below_->theirs()->eager_bytes;
   return size > core_->options().inline_max || !fits;
 }
 
@@ -40,7 +40,7 @@ bool request_peer::is_announced(const request_call& op) const noexcept {
 
 bool request_peer::has_place(const request_call& op) const noexcept {
   if (!credits_ || credits_->available() == 0) return false;
-  if (is_announced(op) && announced_ >= std::max(below_->theirs->offers / 2, 1U)) return false;
+  if (is_announced(op) && announced_ >= std::max(below_->theirs()->offers / 2, 1U)) return false;
   if (op.how_ == request_call::manner::notify) return true;
   return unanswered_ < core_->options().most_calls &&
          (bytes_ == 0 || bytes_ + op.request_.size() <= core_->options().most_bytes);
@@ -79,7 +79,7 @@ void request_peer::pump() noexcept {
 }
 
 void request_peer::close_if_due() noexcept {
-  if (below_ != nullptr && endpoint().state == endpoint_state::closing) below_->pump();
+  if (below_ != nullptr && endpoint().state() == endpoint_state::closing) below_->pump();
 }
 
 void request_peer::on_silent() noexcept {
@@ -119,11 +119,11 @@ void request_peer::on_unsent() noexcept {
 }
 
 void request_peer::on_end() noexcept {
-  CORDMA_ASSERT(below_ != nullptr && below_->requests == this);
+  CORDMA_ASSERT(below_ != nullptr && below_->requests() == this);
   const failure flushed = endpoint().flushed("call");
   failure reset = cut_off();
-  reset.with_cause(endpoint().cause);
-  below_->requests = nullptr;
+  reset.with_cause(endpoint().cause());
+  below_->carry(nullptr);
   below_ = nullptr;
   if (silence_.pending()) core_->home().remove(silence_);
   while (!waiting_.empty()) waiting_.pop_front().fail(flushed);

@@ -36,7 +36,7 @@ class request_peer : public list_node {
   void on_unsent() noexcept;
   [[nodiscard]] bool is_up() const noexcept { return below_ != nullptr; }
   // REQUIRES is_up().
-  [[nodiscard]] endpoint_core& endpoint() const noexcept { return *below_->endpoint; }
+  [[nodiscard]] endpoint_core& endpoint() const noexcept { return below_->endpoint(); }
   // Null: it is gone.
   [[nodiscard]] Endpoint* handle() const noexcept { return is_up() ? below_->handle() : nullptr; }
   // What the next header says.

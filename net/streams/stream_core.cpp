@@ -64,7 +64,7 @@ stream_core::stream_core(const Context& c, Endpoint connected, const stream_opti
 }
 
 stream_core::~stream_core() {
-  if (worker_core* const worker = endpoint_.core().worker) worker->enter_to_destroy();
+  if (worker_core* const worker = endpoint_.core().worker()) worker->enter_to_destroy();
   const failure gone{errc::shutdown, "the Stream is gone"};
   if (!ended_) ended_ = gone;  // nothing is posted any more
   while (!readers_.empty()) {
@@ -415,7 +415,7 @@ bool stream_core::write_now(stream_write_operation& op) noexcept {
 void stream_core::write(stream_write_operation& op) noexcept {
   if (std::optional<failure> why = why_not()) return op.end(std::move(*why));
   const region_core* const from = op.registered_.region();
-  if (from != nullptr && from->context != endpoint_.core().context) {
+  if (from != nullptr && from->context != endpoint_.core().context()) {
     return op.end(failure{errc::invalid_value, "the slice's region belongs to another Context"});
   }
   op.set_phase(operation_base::phase::queued);
@@ -447,7 +447,7 @@ result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
   if (std::optional<failure> why = why_not()) return std::move(*why);
   const result<std::vector<std::byte>> blob = memory.export_blob();
   if (!blob) return blob.why();
-  if (memory.all().region()->context != endpoint_.core().context) {
+  if (memory.all().region()->context != endpoint_.core().context()) {
     return failure{errc::invalid_value, "the region belongs to another Context"};
   }
   if (!has(memory.rights(), access::remote_write)) {

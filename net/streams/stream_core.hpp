@@ -56,7 +56,7 @@ class stream_core {
   // What the connection ended for, where not all of it was at the peer by then. After that end.
   [[nodiscard]] std::optional<failure> loss() const noexcept;
   // Null once the Worker is gone.
-  [[nodiscard]] reactor* home() noexcept { return endpoint_.core().home; }
+  [[nodiscard]] reactor* home() noexcept { return endpoint_.core().home(); }
   [[nodiscard]] Endpoint& endpoint() noexcept { return endpoint_; }
   // Expires with the Stream: who waits for something of the endpoint's may find it gone.
   [[nodiscard]] std::weak_ptr<const char> life() const noexcept { return life_; }

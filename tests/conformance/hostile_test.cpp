@@ -191,12 +191,7 @@ void begin_waiting(victim& v, Endpoint& e, scope& in, std::vector<waiter>& w) {
 // Segments of its receive queues that are neither posted nor free.
 std::size_t held_segments(Messages& m) {
   std::size_t sum = 0;
-  for (const auto& port : m.core().ports) {
-    std::size_t there = port->posted;
-    const detail::message_segment* s = port->free_segments;
-    for (; s != nullptr; s = s->next_free) ++there;
-    sum += port->segments.size() - there;
-  }
+  for (const auto& port : m.core().ports()) sum += port->held_segments();
   return sum;
 }
 

@@ -73,7 +73,7 @@ task<wire> join(stage& s, post_office& office, std::uint64_t rails) {
 }
 
 detail::rail_core& rail_of(Endpoint& e, std::size_t number) {
-  return *detail::peer_of(e.core()).rails[number - 1];
+  return *detail::peer_of(e.core()).rails()[number - 1];
 }
 
 // So many messages from the client, all at once, each with its own bytes.
@@ -250,9 +250,9 @@ TEST_CASE(
         some.start(w);
         // One from the side that reads, as soon as it does; the other from the side that is read.
         co_await until_reading(s, w);
-        rail_of(w.server, 1).link->pair->abort();
+        rail_of(w.server, 1).link()->pair()->abort();
         static_cast<void>(co_await some.receives[1].result());
-        rail_of(w.client, 2).link->pair->abort();
+        rail_of(w.client, 2).link()->pair()->abort();
         co_await expect_whole(some);
         while (number(w.server, "rails") != 1) co_await moment(s);
         burst more(s, mib, 2);
@@ -273,7 +273,8 @@ TEST_CASE("K8: what a rail failed to read is read by another one" *
   on.play(
       [](stage& s, post_office* office) -> task<> {
         wire w = co_await join(s, *office, 3);
-        s.net().fail_request(*rail_of(w.server, 1).link->pair, 1, transport::wc_status::rem_op_err);
+        s.net().fail_request(*rail_of(w.server, 1).link()->pair(), 1,
+                             transport::wc_status::rem_op_err);
         burst one(s, 3 * mib, 1);
         one.start(w);
         co_await expect_whole(one);
@@ -281,7 +282,8 @@ TEST_CASE("K8: what a rail failed to read is read by another one" *
         CHECK(bytes_by(w.server, 1) == 0);
         CHECK(bytes_by(w.server, 2) == 2 * mib);
         // The next one's failure leaves the connection's own.
-        s.net().fail_request(*rail_of(w.server, 2).link->pair, 1, transport::wc_status::rem_op_err);
+        s.net().fail_request(*rail_of(w.server, 2).link()->pair(), 1,
+                             transport::wc_status::rem_op_err);
         burst another(s, 2 * mib, 1);
         another.start(w);
         co_await expect_whole(another);
@@ -436,13 +438,13 @@ task<> cut_rails(stage* s, wire* w, std::uint64_t seed) {
   for (std::uint64_t left = 1 + d.below(4); left != 0; --left) {
     for (std::uint64_t i = d.below(300); i != 0; --i) co_await moment(*s);
     Endpoint& at = d.below(2) == 0 ? w->client : w->server;
-    const std::size_t n = 1 + d.below(detail::peer_of(at.core()).rails.size());
-    const std::unique_ptr<detail::endpoint_core>& link = rail_of(at, n).link;
-    if (link == nullptr || link->pair == nullptr) continue;
+    const std::size_t n = 1 + d.below(detail::peer_of(at.core()).rails().size());
+    detail::endpoint_core* const link = rail_of(at, n).link();
+    if (link == nullptr || link->pair() == nullptr) continue;
     if (d.below(3) != 0) {
-      link->pair->abort();
+      link->pair()->abort();
     } else {
-      s->net().fail_request(*link->pair, 1 + static_cast<std::uint32_t>(d.below(3)),
+      s->net().fail_request(*link->pair(), 1 + static_cast<std::uint32_t>(d.below(3)),
                             transport::wc_status::rem_op_err);
     }
   }
@@ -488,7 +490,7 @@ TEST_CASE("K8: rails end with their Endpoint, on both sides, with what is read o
         while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
         for (Endpoint* const e : {&w.client, &w.server}) {
           for (std::size_t n = 1; n <= 2; ++n) {
-            CHECK(rail_of(*e, n).link->state == endpoint_state::closed);
+            CHECK(rail_of(*e, n).link()->state() == endpoint_state::closed);
           }
           while (e->inflight() != 0) co_await moment(s);
         }
