@@ -29,6 +29,19 @@ void fetch(rogue& r, std::initializer_list<shm::piece> pieces) {
          std::min<std::size_t>(all.size() * sizeof(shm::piece), 400));
 }
 
+void garble(rogue& r) {
+  const std::array<std::byte, 100> junk{};
+  REQUIRE(shm::send_packet(r.socket.get(), std::span(junk), {}) == shm::transfer::done);
+}
+
+// The offer of a message, the message, and a packet between them that ends the connection: the fetch meets both.
+void fetch_over_garbage(rogue& r) {
+  auto fd = shm::create_shared("offered", 4096);
+  share(r, shm::packet::region_offer, 4096, (*fd).get());
+  garble(r);
+  fetch(r, {{1, 0, 0, 100}});
+}
+
 void serve(rogue& r, shm::service_request q, std::uint32_t length) {
   r.cell(message::serve, 0, 0, length, &q, sizeof q);
 }
@@ -86,6 +99,13 @@ std::vector<lie> lies_about_memory() {
          share(r, shm::packet::region_offer, 4096, (*fd).get());
          fetch(r, {{1, 0, ~std::uint64_t{0} - 10, 100}});
        }},
+      {"a garbled packet behind the offer of a message",
+       [](rogue& r, host&, memory&) { fetch_over_garbage(r); }},
+      {"a garbled packet behind the offer of a message that is withdrawn",
+       [](rogue& r, host&, memory&) {
+         r.control().ended.store(shm::end_of_stream::withdrawn);
+         fetch_over_garbage(r);
+       }},
       {"an offer that could shrink",
        [](rogue& r, host&, memory&) {
          const unique_fd fd(::memfd_create("loose", 0));
@@ -133,11 +153,7 @@ std::vector<lie> lies_about_access() {
          h.send(1, m.at(0, 4096));
          r.other_control().fetched.store(50);
        }},
-      {"a garbled packet",
-       [](rogue& r, host&, memory&) {
-         const std::array<std::byte, 100> junk{};
-         static_cast<void>(shm::send_packet(r.socket.get(), std::span(junk), {}));
-       }},
+      {"a garbled packet", [](rogue& r, host&, memory&) { garble(r); }},
       {"a hello in mid-connection",
        [](rogue& r, host&, memory&) {
          static_cast<void>(shm::send_packet(

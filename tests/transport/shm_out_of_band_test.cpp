@@ -9,6 +9,13 @@ shm_options in(const scratch& s) {
   return o;
 }
 
+// Of a descriptor: the side with the smaller one dials.
+std::uint64_t token_of(std::span<const std::byte> descriptor) {
+  std::uint64_t token = 0;
+  std::memcpy(&token, descriptor.data() + 8, sizeof token);
+  return token;
+}
+
 }  // namespace
 
 TEST_CASE("shm: two queue pairs connect by exchanging descriptors") {
@@ -41,6 +48,31 @@ TEST_CASE("shm: two queue pairs connect by exchanging descriptors") {
     const auto late = z.q->connect(dx);
     if (!late.ok()) CHECK(late.code() == errc::unreachable);
   }
+}
+
+TEST_CASE("shm: a queue pair whose call reached nobody calls again, by the same descriptor") {
+  scratch dir;
+  host x(in(dir));
+  host y(in(dir));
+  x.q = std::move(*x.a->create({}));
+  y.q = std::move(*y.a->create({}));
+  const bool x_calls = token_of(*x.q->descriptor()) < token_of(*y.q->descriptor());
+  host& caller = x_calls ? x : y;
+  host& other = x_calls ? y : x;
+  const auto own = *caller.q->descriptor();
+  const auto stale = *other.q->descriptor();
+  other.q.reset();
+  for (int i = 0; i < 2; ++i) {
+    CHECK(caller.q->connect(stale).code() == errc::unreachable);
+    CHECK(*caller.q->descriptor() == own);
+  }
+  other.q = std::move(*other.a->create({}));
+  REQUIRE(caller.q->connect(*other.q->descriptor()).ok());
+  REQUIRE(other.q->connect(own).ok());
+  CHECK(pump(x, y, [&] {
+    return x.saw(cm_event::type::established) != nullptr &&
+           y.saw(cm_event::type::established) != nullptr;
+  }));
 }
 
 TEST_CASE("shm: every damaged descriptor is connection_aborted [all bits, all lengths]") {
