@@ -40,9 +40,6 @@ class watched_socket {
   // The events that the set waits for, besides EPOLLERR and EPOLLHUP. Fails, and changes nothing, only if it is not
   // watched yet: no_memory, operating_system.
   result<void> watch(std::uint32_t events) noexcept;
-  [[nodiscard]] bool is_watched() const noexcept { return watched_; }
-  // REQUIRES is_watched().
-  [[nodiscard]] std::uint32_t watched_for() const noexcept { return events_; }
   // on_ready() is not called from here on, also for what look() has found already.
   void unwatch() noexcept;
   // As those of socket_fd.

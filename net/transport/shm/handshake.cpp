@@ -16,13 +16,7 @@ constexpr const char* in_flight =
 
 }  // namespace
 
-handshake::handshake(shm_queue_pair& q, std::string path)
-    : pair_(q),
-      path_(std::move(path)),
-      connect_timer_(
-          *this, [](timer& t) noexcept { timer_of<handshake>::owner_of(t).on_connect_timeout(); }),
-      call_timer_(*this,
-                  [](timer& t) noexcept { timer_of<handshake>::owner_of(t).on_call_timer(); }) {
+handshake::handshake(shm_queue_pair& q, std::string path) : pair_(q), path_(std::move(path)) {
   const result<std::uint64_t> random = random_number();
   probe_value_ = (random ? *random : 0) | 1;
 }

@@ -8,9 +8,9 @@
 #include <cordma/net/transport/shm/memory.hpp>
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
-#include <cordma/net/transport/shm/timer_of.hpp>
 #include <cordma/net/transport/shm/wire.hpp>
 #include <cordma/net/transport/socket_set.hpp>
+#include <cordma/net/transport/timer_of.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -97,8 +97,8 @@ class handshake {
 
   shm_queue_pair& pair_;
   std::string path_;
-  timer_of<handshake> connect_timer_;
-  timer_of<handshake> call_timer_;  // until hello or accept is said
+  timer_of<&handshake::on_connect_timeout> connect_timer_{*this};
+  timer_of<&handshake::on_call_timer> call_timer_{*this};  // until hello or accept is said
   std::unique_ptr<invitation> invitation_;
   std::unique_ptr<introduction> accept_;
   time_point accept_until_{};

@@ -5,8 +5,8 @@
 #include <cordma/net/transport/shm/cell.hpp>
 #include <cordma/net/transport/shm/copy.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
-#include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/runtime/check.hpp>
+#include <cordma/runtime/list.hpp>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -186,42 +186,6 @@ class recv_queue {
 struct turn : list_node {
   explicit turn(shm_queue_pair& q) noexcept : owner(&q) {}
   shm_queue_pair* owner;
-};
-
-// A queue pair's share in a queue of receives. Empty where it has receives of its own: it lends none then, and owes
-// nothing. Bound to the adapter's thread.
-class receive_share {
- public:
-  receive_share(queue_pair& pair, turn place, receive_queue* of) noexcept
-      : queue_(static_cast<reporting_receive_queue*>(of)),
-        last_taken_(pair),
-        turn_(std::move(place)) {}
-  explicit operator bool() const noexcept { return queue_ != nullptr; }
-  [[nodiscard]] turn& place() noexcept { return turn_; }
-  void enter() noexcept {
-    if (queue_ != nullptr) queue_->enter();
-  }
-  void leave(const queue_pair& pair) noexcept { queue_->leave(pair); }
-  // Null: there is none, or others wait longer; `w` waits for its turn.
-  [[nodiscard]] const recv_request* lend(receive_waiter& w) noexcept {
-    return queue_ != nullptr ? queue_->lend(w) : nullptr;
-  }
-  [[nodiscard]] bool lends_to(const receive_waiter& w) noexcept {
-    return queue_ != nullptr && queue_->lends_to(w);
-  }
-  void withdraw(receive_waiter& w) noexcept {
-    if (queue_ != nullptr) queue_->withdraw(w);
-  }
-  // A receive that was lent.
-  void finish(const completion& c) noexcept { queue_->finish(c); }
-  // That no receive is taken any more is still to be reported; and it is.
-  [[nodiscard]] bool owes_last() const noexcept { return queue_ != nullptr && !last_taken_.told; }
-  void end() noexcept { queue_->end(last_taken_); }
-
- private:
-  reporting_receive_queue* queue_;
-  last_taken last_taken_;
-  turn turn_;
 };
 
 }  // namespace cordma::transport::shm

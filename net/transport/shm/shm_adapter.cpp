@@ -46,7 +46,8 @@ result<std::unique_ptr<adapter>> shm_adapter::open(std::shared_ptr<shm_domain> o
 
 shm_adapter::shm_adapter(std::shared_ptr<shm_domain> of, reactor& home, unique_fd watched,
                          unique_fd doorbell, unique_fd page_fd, mapped_view page)
-    : real_time_(&home.time() == &real_clock()),
+    : reporting_adapter(of->caps()),
+      real_time_(&home.time() == &real_clock()),
       page_(reinterpret_cast<adapter_page*>(page.data())),
       domain_(std::move(of)),
       home_(home),
@@ -64,8 +65,8 @@ shm_adapter::~shm_adapter() {
   if (home_.inherited()) return;
   CORDMA_ASSERT_OP(expecting_, ==, 0);
   CORDMA_ASSERT_OP(requests_.size(), ==, 0U);
-  CORDMA_ASSERT(events_.empty());
-  CORDMA_ASSERT(called_.empty() && reporting_.empty());
+  CORDMA_ASSERT(events().empty());
+  CORDMA_ASSERT(called_.empty() && !has_reports());
 }
 
 // What lies in rings whole; for all else there is poll_slowly(). No call on the way of one message of a connection,
@@ -119,7 +120,7 @@ std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std
                                                        bool& progressed) noexcept {
   count_polls();
   std::size_t n = 0;
-  if (!called_.empty() || !reporting_.empty()) n = poll_shared(out, progressed);
+  if (!called_.empty() || has_reports()) n = poll_shared(out, progressed);
   for (std::size_t i = 0; i < hot_; ++i) {
     shm_queue_pair& q = *pairs_[i];
     if (q.quiet() || (arrived_count_ != 0 && took_in_place(q))) continue;
@@ -152,7 +153,7 @@ void shm_adapter::hurry() noexcept {
 
 // How many may be short now.
 void shm_adapter::plan_polls() noexcept {
-  const bool has_more = pairs_.size() > hot_pairs || !called_.empty() || !reporting_.empty();
+  const bool has_more = pairs_.size() > hot_pairs || !called_.empty() || has_reports();
   planned_polls_ = has_more ? 1 : std::max(polls_to_look_, 1U);
   if (may_spare_fences()) planned_polls_ = std::min(planned_polls_, polls_of_the_wakeful);
   short_polls_ = planned_polls_;
@@ -209,7 +210,7 @@ void shm_adapter::spare_fences() noexcept {
 }
 
 std::size_t shm_adapter::poll_shared(std::span<completion> out, bool& progressed) noexcept {
-  std::size_t n = take_reports(reporting_, out);
+  std::size_t n = hand_out_reports(out);
   progressed = true;
   while (!called_.empty() && n < out.size()) {
     n += called_.pop_front().owner->poll(out.subspan(n), progressed);
@@ -289,7 +290,7 @@ arm_state shm_adapter::arm() noexcept {
     barrier_due_ = false;
   }
   if (events_ready_ || look_at_sockets()) return arm_state::busy;
-  if (!called_.empty() || !reporting_.empty()) return arm_state::busy;
+  if (!called_.empty() || has_reports()) return arm_state::busy;
   for (shm_queue_pair* q : pairs_) q->tell();
   if (++naps_ == 0) ++naps_;
   page_->nap.store(naps_, std::memory_order_relaxed);
@@ -310,28 +311,9 @@ void shm_adapter::disarm() noexcept {
 }
 
 cm_event shm_adapter::next_event() {
-  cm_event e = events_.take();
-  events_ready_ = !events_.empty();
+  cm_event e = reporting_adapter::next_event();
   if (e.pair != nullptr) static_cast<shm_queue_pair*>(e.pair)->event_taken(e.what);
   return e;
-}
-
-void shm_adapter::push(cm_event e) {
-  events_.push(std::move(e));
-  events_ready_ = true;
-}
-
-void shm_adapter::report(cm_event e) noexcept {
-  events_.report(std::move(e));
-  events_ready_ = true;
-}
-
-result<std::unique_ptr<receive_queue>> shm_adapter::make_receive_queue(std::uint32_t depth,
-                                                                       std::uint32_t max_segments) {
-  const result<void> fits = check_receive_queue(depth, max_segments, domain_->caps());
-  if (!fits) return fits.why();
-  return std::unique_ptr<receive_queue>(
-      std::make_unique<reporting_receive_queue>(*this, events_, reporting_, depth, max_segments));
 }
 
 void shm_adapter::attach(shm_queue_pair& q) {

@@ -1,7 +1,7 @@
 // One thread's queue pairs, listeners and events over shared memory.
 #pragma once
 
-#include <cordma/net/transport/event_queue.hpp>
+#include <cordma/net/transport/reporting_adapter.hpp>
 #include <cordma/net/transport/shm/shm_domain.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
@@ -25,7 +25,7 @@ struct connect_request {
   std::string path;
 };
 
-class shm_adapter final : public adapter, public receive_queue_home {
+class shm_adapter final : public reporting_adapter {
  public:
   [[nodiscard]] static result<std::unique_ptr<adapter>> open(std::shared_ptr<shm_domain> of,
                                                              reactor& home);
@@ -49,8 +49,6 @@ class shm_adapter final : public adapter, public receive_queue_home {
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
-  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
-                                                            std::uint32_t max_segments) override;
 
   // For listeners and queue pairs.
   [[nodiscard]] shm_domain& of() noexcept { return *domain_; }
@@ -63,17 +61,6 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void detach(shm_queue_pair& q) noexcept;
   // Sockets are looked at often while somebody waits for one.
   void expect(int more) noexcept;
-  // Of a listener. Throws std::bad_alloc.
-  void push(cm_event e);
-  // Of a queue pair or a receive queue.
-  void report(cm_event e) noexcept override;
-  [[nodiscard]] event_queue& events() noexcept { return events_; }
-  void drop_events(const queue_pair* of) noexcept {
-    drop_events_if([of](const cm_event& e) { return e.pair == of; });
-  }
-  void drop_events(const receive_queue& of) noexcept override {
-    drop_events_if([&of](const cm_event& e) { return e.queue == &of; });
-  }
   // Polled before all others: a shared receive is there for it.
   void call(turn& t) noexcept {
     called_.push_back(t);
@@ -91,8 +78,6 @@ class shm_adapter final : public adapter, public receive_queue_home {
   void drop_requests(const shm_listener* from) noexcept;
 
  private:
-  // Options as they are granted.
-  [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] bool look_at_sockets() noexcept;
   void look(bool& progressed) noexcept;
   [[nodiscard]] unsigned polls_between_looks() const noexcept;
@@ -115,11 +100,6 @@ class shm_adapter final : public adapter, public receive_queue_home {
   std::size_t poll_shared(std::span<completion> out, bool& progressed) noexcept;
   // bad_state: it was answered before, or its client has gone.
   [[nodiscard]] result<std::unique_ptr<connect_request>> take_request(std::uint64_t id);
-  template <class Predicate>
-  void drop_events_if(Predicate unwanted) noexcept {
-    events_.drop(unwanted);
-    events_ready_ = !events_.empty();
-  }
 
   std::vector<shm_queue_pair*> pairs_;  // the first hot_pairs at least are polled every time
   std::size_t cold_at_ = 0;
@@ -140,8 +120,6 @@ class shm_adapter final : public adapter, public receive_queue_home {
   unique_fd doorbell_;
   unique_fd page_fd_;
   mapped_view page_view_;
-  event_queue events_;
-  list<reporting_link> reporting_;
   list<turn> called_;
   std::map<std::uint64_t, std::unique_ptr<connect_request>> requests_;
   std::mutex handed_mutex_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_listener.hpp>
@@ -117,14 +116,6 @@ result<std::unique_ptr<listener>> shm_adapter::listen(const address& where) {
   return std::unique_ptr<listener>(std::move(l));
 }
 
-result<queue_pair_options> shm_adapter::admit(const queue_pair_options& asked) const {
-  result<queue_pair_options> granted = grant(asked, domain_->caps());
-  if (!granted) return granted;
-  const result<void> ours = check_shared(asked, *this);
-  if (!ours) return ours.why();
-  return granted;
-}
-
 result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                                          const queue_pair_options& options,
                                                          std::span<const std::byte> private_data) {
@@ -176,7 +167,7 @@ void shm_adapter::drop_requests(const shm_listener* from) noexcept {
     hang_up(at->second->socket, make_refusal(packet::reject, errc::rejected, ""));
     at = requests_.erase(at);
   }
-  drop_events_if([from](const cm_event& e) { return e.from == from; });
+  drop_events(*from);
 }
 
 result<std::unique_ptr<connect_request>> shm_adapter::take_request(std::uint64_t id) {

@@ -4,7 +4,7 @@
 #include <cordma/net/transport/shm/names.hpp>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/socket.hpp>
-#include <cordma/net/transport/shm/timer_of.hpp>
+#include <cordma/net/transport/timer_of.hpp>
 #include <memory>
 #include <vector>
 
@@ -78,8 +78,8 @@ class shm_listener final : public listener, public socket_handler {
   name_files name_;
   watched_socket socket_;
   second_door second_;
-  timer_of<shm_listener> name_timer_;
-  timer_of<shm_listener> rest_timer_;
+  timer_of<&shm_listener::look_at_name> name_timer_{*this};
+  timer_of<&shm_listener::go_on> rest_timer_{*this};
   network_namespace namespace_;
   address where_;
   std::vector<ip_address> served_;  // none: every address

@@ -14,18 +14,12 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, const queue_pair_options& opti
       domain_(home.of()),
       home_(home),
       sends_(options),
-      receives_(options.recv_depth,
-                options.shared != nullptr
-                    ? static_cast<reporting_receive_queue*>(options.shared)->max_segments()
-                    : options.max_segments),
-      share_(*this, turn(*this), options.shared),
-      rnr_timer_(*this,
-                 [](timer& t) noexcept { timer_of<shm_queue_pair>::owner_of(t).on_rnr_timeout(); }),
+      share_(*this, options.shared),
+      receives_(options.recv_depth, share_.max_segments(options.max_segments)),
       events_room_(home.events(), event_queue::events_of(options)),
       options_(options),
       socket_(home.sockets(), *this),
-      handshake_(*this, std::move(path)),
-      watch_(*this, [](timer& t) noexcept { timer_of<shm_queue_pair>::owner_of(t).on_watch(); }) {
+      handshake_(*this, std::move(path)) {
   home_.attach(*this);
   share_.enter();  // what leaves again is only what was made whole
 }
@@ -50,9 +44,9 @@ shm_queue_pair::~shm_queue_pair() {
   }
   CORDMA_ASSERT(!accesses_.is_inside());
   if (state_ < state::error) state_.become(state::error);
-  if (share_) leave_shared();
+  if (share_) share_.leave(*this, receives_.size(), receives_.first().id);
   end_socket();
-  home_.drop_events(this);
+  home_.drop_events(*this);
   home_.detach(*this);
 }
 
@@ -100,17 +94,7 @@ void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std
   eager_ = std::min<std::uint64_t>(domain_.options().eager_bytes, ring_bytes / 4 - 64);
   CORDMA_ASSERT_OP(eager_, <, writer_.most_payload());
   state_.become(state::up);
-  report(cm_event::type::established, errc::ok, std::move(data));
-}
-
-void shm_queue_pair::report(cm_event::type what, failure why,
-                            std::vector<std::byte> data) noexcept {
-  cm_event e;
-  e.what = what;
-  e.pair = this;
-  e.why = std::move(why);
-  e.data = std::move(data);
-  home_.report(std::move(e));
+  home_.report(*this, cm_event::type::established, errc::ok, std::move(data));
 }
 
 void shm_queue_pair::event_taken(cm_event::type what) noexcept {
@@ -269,7 +253,7 @@ void shm_queue_pair::fail(failure why, wc_status status) noexcept {
   home_.home().remove(rnr_timer_);
   watch_.stop(home_.home());
   end_socket();
-  report(cm_event::type::disconnected, std::move(why), {});
+  home_.report(*this, cm_event::type::disconnected, std::move(why));
 }
 
 void shm_queue_pair::fail_and_tell(failure why, wc_status status, std::uint64_t position,
@@ -310,8 +294,8 @@ void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) n
   state_.become(state::error);
   end_socket();
   const bool rejected = why.code() == errc::rejected;
-  report(rejected ? cm_event::type::rejected : cm_event::type::failed, std::move(why),
-         std::move(data));
+  home_.report(*this, rejected ? cm_event::type::rejected : cm_event::type::failed, std::move(why),
+               std::move(data));
 }
 
 // The socket has ended. What lies in the ring is delivered first, see finish_dying().

@@ -8,11 +8,11 @@
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
-#include <cordma/net/transport/event_queue.hpp>
+#include <cordma/net/transport/peer_watch.hpp>
+#include <cordma/net/transport/receive_share.hpp>
 #include <cordma/net/transport/shm/arriving_message.hpp>
 #include <cordma/net/transport/shm/ending.hpp>
 #include <cordma/net/transport/shm/handshake.hpp>
-#include <cordma/net/transport/shm/peer_watch.hpp>
 #include <cordma/net/transport/shm/queues.hpp>
 #include <cordma/net/transport/shm/region_talk.hpp>
 #include <cordma/net/transport/shm/ring.hpp>
@@ -142,7 +142,6 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void malformed(const char* what) noexcept;
   void lose_peer(failure why) noexcept;
   void lose_peer_now(failure why) noexcept;
-  void report(cm_event::type what, failure why, std::vector<std::byte> data) noexcept;
   void end_socket() noexcept;
   void withdraw() noexcept;
   void advance_close() noexcept;
@@ -244,7 +243,6 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   // The first receive ends with this message.
   void complete(const cell_header& h, std::uint64_t bytes, completion& out) noexcept;
   [[nodiscard]] bool borrow() noexcept;
-  void leave_shared() noexcept;
   // completion::from
   [[nodiscard]] queue_pair* taker() noexcept { return share_ ? this : nullptr; }
   // In error: it has yet to say that it took its last receive.
@@ -272,10 +270,12 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   ring_writer writer_;
   send_queue sends_;
   channel memory_;
-  recv_queue receives_;
   receive_share share_;
-  timer_of<shm_queue_pair> rnr_timer_;  // runs while a message waits for a receive
-  remote_memory regions_;               // by rkey
+  recv_queue receives_;
+  turn turn_{*this};
+  // Runs while a message waits for a receive.
+  timer_of<&shm_queue_pair::on_rnr_timeout> rnr_timer_{*this};
+  remote_memory regions_;  // by rkey
 
   event_queue::room events_room_;
   queue_pair_options options_;
@@ -285,7 +285,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   arriving_message arriving_;
   region_talk talk_;
   owner_service service_;
-  peer_watch watch_;  // runs while the peer owes something
+  // Whatever the peer does shows: it takes messages, copies, serves, looks for a receive, sends messages, reads or writes
+  // our memory, or answers a question for a region.
+  peer_watch<&shm_queue_pair::on_watch> watch_{*this};
   ending ending_;
 };
 

@@ -34,7 +34,7 @@ void shm_queue_pair::take_packets() {
                                                   : " ended during the handshake"}));
       return;
     }
-    watch_.on_packet();
+    watch_.on_sign();
     on_packet(p);
   }
 }

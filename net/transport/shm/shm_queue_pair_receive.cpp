@@ -58,18 +58,7 @@ bool shm_queue_pair::borrow() noexcept {
 }
 
 void shm_queue_pair::turn_came() noexcept {
-  if (!share_.place().linked()) home_.call(share_.place());
-}
-
-// What it has taken comes back: nobody asks this queue pair any more.
-void shm_queue_pair::leave_shared() noexcept {
-  share_.withdraw(*this);
-  CORDMA_ASSERT_OP(receives_.size(), <=, 1U);
-  if (!receives_.empty()) {
-    share_.finish(
-        {.id = receives_.first().id, .status = wc_status::wr_flush_err, .op = opcode::recv});
-  }
-  share_.leave(*this);
+  if (!turn_.linked()) home_.call(turn_);
 }
 
 // Into a receive that need not be stored: the oldest message waits for it.

@@ -31,35 +31,21 @@ connection::connection(tcp_adapter& home, const queue_pair_options& granted)
       events_room_(home.events(), event_queue::events_of(granted)),
       options_(granted),
       socket_(home.sockets(), *this),
-      watch_(*this, [](timer& t) noexcept { timer_of<connection>::owner_of(t).on_watch(); }),
       sends_(granted.send_depth, granted.max_segments, granted.inline_bytes),
       output_(granted.shared != nullptr ? output::puts::yes : output::puts::no),
-      probe_(*this,
-             [](timer& t) noexcept {
-               connection& self = timer_of<connection>::owner_of(t);
-               self.probe_.rested();
-               self.transmit();
-             }),
       share_(*this, granted.shared),
-      receives_(granted.recv_depth, share_ ? share_.max_segments() : granted.max_segments, 0),
+      receives_(granted.recv_depth, share_.max_segments(granted.max_segments), 0),
       target_(home.regions(), granted),
       input_(share_ ? input_buffer::kept::yes : input_buffer::kept::no) {
-  if (share_) share_.enter();
+  share_.enter();
   home_.enlist();
 }
 
 connection::~connection() {
   close_socket();
-  if (share_) {
-    share_.withdraw(*this);
-    CORDMA_ASSERT_OP(receives_.outstanding(), <=, 1U);
-    if (receives_.outstanding() != 0) {
-      share_.finish(
-          {.id = receives_.untaken().id, .status = wc_status::wr_flush_err, .op = opcode::recv});
-    }
-    share_.leave(*this);
-  }
-  home_.drop_events(this, nullptr);
+  const std::uint32_t lent = receives_.outstanding();
+  if (share_) share_.leave(*this, lent, lent != 0 ? receives_.untaken().id : 0);
+  home_.drop_events(*this);
   home_.forget(*this);
 }
 
@@ -252,13 +238,7 @@ failure connection::reset_by_peer(const char* how) const noexcept {
 void connection::enter_error(failure why) noexcept {
   if (life_.failed()) return;
   life_.fail_in(home_.running_poll());
-  if (life_.was_open()) {
-    cm_event e;
-    e.what = cm_event::type::disconnected;
-    e.pair = this;
-    e.why = std::move(why);
-    home_.report(std::move(e));
-  }
+  if (life_.was_open()) home_.report(*this, cm_event::type::disconnected, std::move(why));
   withdraw();
   sends_.flush();
   receives_.flush();
@@ -285,12 +265,9 @@ void connection::fail_request(wc_status status) noexcept {
 void connection::never_came_up(failure why, std::vector<std::byte> data) noexcept {
   if (life_.failed()) return;
   CORDMA_ASSERT(!life_.was_open());
-  cm_event e;
-  e.what = why.code() == errc::rejected ? cm_event::type::rejected : cm_event::type::failed;
-  e.pair = this;
-  e.why = std::move(why);
-  e.data = std::move(data);
-  home_.report(std::move(e));
+  const bool rejected = why.code() == errc::rejected;
+  home_.report(*this, rejected ? cm_event::type::rejected : cm_event::type::failed, std::move(why),
+               std::move(data));
   watch_.stop(home_.home());
   break_off(errc::not_connected);
   CORDMA_ASSERT(life_ == phase::dead);

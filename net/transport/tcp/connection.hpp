@@ -1,6 +1,9 @@
 // One reliable connection: two queues, one socket. What it promises is in README.md.
 #pragma once
 
+#include <cordma/net/transport/checked_state.hpp>
+#include <cordma/net/transport/peer_watch.hpp>
+#include <cordma/net/transport/receive_share.hpp>
 #include <cordma/net/transport/tcp/access_target.hpp>
 #include <cordma/net/transport/tcp/acknowledgements.hpp>
 #include <cordma/net/transport/tcp/arriving_frame.hpp>
@@ -8,8 +11,6 @@
 #include <cordma/net/transport/tcp/life.hpp>
 #include <cordma/net/transport/tcp/output.hpp>
 #include <cordma/net/transport/tcp/peer_receives.hpp>
-#include <cordma/net/transport/tcp/peer_watch.hpp>
-#include <cordma/net/transport/tcp/receive_share.hpp>
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
 
 namespace cordma::transport::tcp {
@@ -68,9 +69,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   // Takes what the socket has, up to a bound. True if anything came.
   bool receive() noexcept { return input_ ? receive_input() : receive_staged(); }
   // Whether the last receive() emptied the socket, or nothing of it is wanted.
-  [[nodiscard]] bool drained() const noexcept {
-    return drained_ || share_.turn() == receive_turn::awaited;
-  }
+  [[nodiscard]] bool drained() const noexcept { return drained_ || turn_ == receive_turn::awaited; }
   // A message that it handed out in the last poll was looked at: each of them, in their order, then released().
   void looked_at(const arrived_message& m) noexcept;
   void released() noexcept;
@@ -195,6 +194,10 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void on_answer(const frame& f) noexcept;
   void on_nak(const frame& f) noexcept;
   void on_probe_answer() noexcept;
+  void on_probe_rested() noexcept {
+    probe_.rested();
+    transmit();
+  }
   void on_not_ready() noexcept;
   void on_resumed() noexcept;
   void on_goodbye() noexcept;
@@ -243,16 +246,17 @@ class connection final : public queue_pair, public socket_handler, public receiv
   token_pair tokens_;
   std::unique_ptr<handshake> handshake_;
   connection_life life_;
-  peer_watch watch_;
+  peer_watch<&connection::on_watch> watch_{*this};
 
   // What this side asks of the peer, and how it leaves.
   send_queue sends_;
   output output_;
   peer_receives credits_;
-  receiver_probe probe_;
+  receiver_probe<&connection::on_probe_rested> probe_{*this};
 
   // What the peer asks of this side, and how it comes.
   receive_share share_;
+  checked_state<receive_turn> turn_{receive_turn::none};
   recv_queue receives_;
   acknowledgements acks_;
   access_target target_;

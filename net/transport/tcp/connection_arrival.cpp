@@ -7,8 +7,8 @@ namespace cordma::transport::tcp {
 // What lies in the input first, then the socket: until there is something to be looked at, or to wait for.
 bool connection::receive_input() noexcept {
   if (are_looked_at(arrivals_)) return true;
-  if (share_.turn() == receive_turn::awaited) return false;
-  if (share_.turn() == receive_turn::came && !stop_waiting()) return true;
+  if (turn_ == receive_turn::awaited) return false;
+  if (turn_ == receive_turn::came && !stop_waiting()) return true;
   bool any = false;
   intake last = take_input(any);
   if (last == intake::hungry) drained_ = false;
@@ -130,13 +130,13 @@ void connection::released() noexcept {
 // Nothing is read meanwhile: what comes is behind the message that waits.
 void connection::await_receive() noexcept {
   CORDMA_ASSERT(linked());
-  share_.become(receive_turn::awaited);
+  turn_.become(receive_turn::awaited);
   static_cast<void>(follow());  // asks for less than before: that cannot fail
 }
 
 // False: the socket cannot be watched any more, and the connection has ended.
 bool connection::stop_waiting() noexcept {
-  share_.become(receive_turn::none);
+  turn_.become(receive_turn::none);
   const result<void> following = follow();
   if (!following) break_off(following.why());
   return following.ok();
@@ -144,10 +144,9 @@ bool connection::stop_waiting() noexcept {
 
 // No receive is wanted any more.
 void connection::withdraw() noexcept {
-  if (!share_) return;
   share_.withdraw(*this);
-  if (share_.turn() == receive_turn::none) return;
-  share_.become(receive_turn::none);
+  if (turn_ == receive_turn::none) return;
+  turn_.become(receive_turn::none);
   // All that a failure loses is word of the peer's end, for which a timer waits as well.
   static_cast<void>(follow());
 }

@@ -189,10 +189,7 @@ void connection::answered(const decoded_hello& d) {
 }
 
 void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
-  cm_event e;
-  e.what = cm_event::type::established;
-  e.pair = this;
-  e.data.assign(data.begin(), data.end());
+  std::vector<std::byte> said(data.begin(), data.end());
   options_.read_depth = std::min(options_.read_depth, theirs.read_depth);
   credits_.begin(theirs);
   handshake_.reset();
@@ -201,7 +198,7 @@ void connection::came_up(const hello& theirs, std::span<const std::byte> data) {
   CORDMA_ASSERT_OP(sends_.sent(), ==, 0U);
   life_.become(phase::open);
   tune_to_distance(socket_.get());
-  home_.report(std::move(e));
+  home_.report(*this, cm_event::type::established, errc::ok, std::move(said));
   home_.active().add(*this);
   if (credit_due()) home_.mark(*this, work::due);
   transmit();

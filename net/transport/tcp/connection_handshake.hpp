@@ -13,9 +13,7 @@ class handshake {
  public:
   // REQUIRES a candidate.
   handshake(connection& c, std::vector<socket_address> candidates, const hello& first)
-      : candidates_(std::move(candidates)), first_(first), again_(c, [](timer& t) noexcept {
-          timer_of<connection>::owner_of(t).try_next_candidate();
-        }) {
+      : candidates_(std::move(candidates)), first_(first), again_(c) {
     CORDMA_REQUIRE(!candidates_.empty());
   }
   // The next one to try; null: all were. The first is there.
@@ -76,7 +74,7 @@ class handshake {
   hello first_;
   hello_reader reader_;
   time_point said_hello_{};
-  timer_of<connection> again_;  // pending: the host is called once more
+  timer_of<&connection::try_next_candidate> again_;  // pending: the host is called once more
   duration pause_ = first_pause;
 };
 

@@ -84,7 +84,7 @@ bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
     end_of_stream();
     return true;
   }
-  watch_.transferred();
+  watch_.on_sign();
   const auto bytes = static_cast<std::size_t>(n);
   drained_ = bytes < asked;
   const std::size_t placed = std::min(bytes, direct);
@@ -260,8 +260,8 @@ bool connection::borrow() noexcept {
 
 // For the message that waits in the input, or that was refused; the peer has that still.
 void connection::turn_came() noexcept {
-  if (share_.turn() != receive_turn::none) {
-    share_.become(receive_turn::came);
+  if (turn_ != receive_turn::none) {
+    turn_.become(receive_turn::came);
     return home_.mark(*this, work::pending);
   }
   if (!borrow()) return;
@@ -367,7 +367,7 @@ void connection::on_probe_answer() noexcept {
   if (!probe_.waits()) return protocol_error("answers no question");
   probe_.answered();
   if (credits_.has_unused() || probe_.request() != sends_.sent()) return;
-  if (options_.rnr_retry >= receiver_probe::for_ever) return;  // asked only whether it is alive
+  if (options_.rnr_retry >= probe_.for_ever) return;  // asked only whether it is alive
   if (probe_.refused(options_.rnr_retry)) {
     return probe_.rest(home_.home(), options_.rnr_timer);
   }

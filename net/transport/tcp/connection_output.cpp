@@ -116,7 +116,7 @@ void connection::send_batches() noexcept {
       if (errno == EAGAIN) return block_output();
       return break_off(reset_by_peer("the peer is gone"));
     }
-    watch_.transferred();
+    watch_.on_sign();
     const bool whole = static_cast<std::size_t>(n) == b.bytes();
     commit(b, static_cast<std::size_t>(n));
     watch_peer();
@@ -147,7 +147,7 @@ void connection::unblock_output() noexcept {
 
 result<void> connection::follow() noexcept {
   if (!socket_) return {};
-  const bool reads = share_.turn() != receive_turn::awaited;
+  const bool reads = turn_ != receive_turn::awaited;
   const std::uint32_t input = reads ? std::uint32_t{EPOLLIN} : 0;
   if (output_.is_awaited()) return socket_.watch(std::uint32_t{EPOLLOUT} | input);
   if (reads && !home_.tries(*this)) return socket_.watch(input);

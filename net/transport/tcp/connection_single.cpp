@@ -89,7 +89,7 @@ void connection::request_began(std::uint32_t number) noexcept {
 
 // What the socket has not taken waits as the rest of any frame does.
 void connection::left(const single_frame& f, outgoing::kind what, std::uint32_t number) noexcept {
-  watch_.transferred();
+  watch_.on_sign();
   told();
   if (f.is_whole()) return;
   output_.keep(f.rest(what, number));
@@ -114,7 +114,7 @@ bool connection::put(message_head head, const std::byte* data, std::uint32_t byt
   single_frame f(stamped(header));
   // post_send() waits for room, or says why there will be none.
   if (!f.write(socket_.get(), payload)) return false;
-  watch_.transferred();
+  watch_.on_sign();
   told();
   if (!f.is_whole()) {
     output_.keep_put(f.rest(outgoing::kind::put, 0), head, data);

@@ -34,14 +34,7 @@ bool send_whole_hello(int fd, const hello& h) noexcept {
 }
 
 incoming::incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id)
-    : home_(&home),
-      from_(from),
-      socket_(home.sockets(), *this),
-      id_(id),
-      deadline_(*this, [](timer& t) noexcept {
-        incoming& self = timer_of<incoming>::owner_of(t);
-        self.home_->gone(self);
-      }) {
+    : home_(&home), from_(from), socket_(home.sockets(), *this), id_(id) {
   socket_.own(std::move(fd));
   home_->add_waiting(1);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/tcp/tcp_adapter.hpp>
-#include <cordma/net/transport/tcp/timer_of.hpp>
+#include <cordma/net/transport/timer_of.hpp>
 #include <optional>
 
 namespace cordma::transport::tcp {
@@ -53,10 +53,11 @@ class tcp_listener final : public listener {
     [[nodiscard]] socket_fd accept_one() noexcept;  // empty: errno says why
     // At the limit of descriptors, which lasts. False: nobody waits any more.
     [[nodiscard]] bool turn_away() noexcept;
+    void resume() noexcept { static_cast<void>(begin()); }  // watched already
 
     tcp_listener& of_;
     watched_socket socket_;
-    timer_of<door> resume_;
+    timer_of<&door::resume> resume_{*this};
     unique_fd spare_;  // given up for a moment to tell a client that none is left
     std::optional<time_point> at_limit_since_;
   };
@@ -91,13 +92,15 @@ class incoming final : public socket_handler {
 
  private:
   void refuse(const decoded_hello& d) noexcept;
+  void on_deadline() noexcept { home_->gone(*this); }
+
   tcp_adapter* home_;
   tcp_listener* from_;
   watched_socket socket_;
   std::uint64_t id_;
   bool greeted_ = false;
   hello_reader reader_;
-  timer_of<incoming> deadline_;
+  timer_of<&incoming::on_deadline> deadline_{*this};
 };
 
 }  // namespace cordma::transport::tcp

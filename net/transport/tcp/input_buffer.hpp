@@ -32,6 +32,14 @@ enum class arrival_state : std::uint8_t {
   return s == arrival_state::under_way || s == arrival_state::stopping;
 }
 
+// Of a message that was put and finds no receive: it waits in the input.
+enum class receive_turn : std::uint8_t { none, awaited, came };
+[[nodiscard]] constexpr bool operator>>(receive_turn from, receive_turn to) noexcept {
+  return to == receive_turn::awaited ? from == receive_turn::none
+         : to == receive_turn::came  ? from != receive_turn::none
+                                     : true;
+}
+
 // Bound to one thread. What lies there stays where it is until room() or clear().
 class input_buffer {
  public:

@@ -3,13 +3,11 @@
 
 #include <cordma/net/transport/checked_state.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
-#include <cordma/net/transport/tcp/timer_of.hpp>
+#include <cordma/net/transport/timer_of.hpp>
 
 #include <algorithm>
 
 namespace cordma::transport::tcp {
-
-class connection;
 
 // Which messages need a receive that the peer has promised.
 enum class credit_rule : std::uint8_t {
@@ -77,10 +75,12 @@ enum class probe_state : std::uint8_t { idle, asked, resting };
   return to == probe_state::idle ? from != to : from == probe_state::idle;
 }
 
-// Asks the peer for a receive where a message waits for one. Bound to the adapter's thread.
+// Asks the peer for a receive where a message waits for one. `Rested` is called once it may ask again. Bound to the
+// adapter's thread.
+template <auto Rested>
 class receiver_probe {
  public:
-  receiver_probe(connection& c, timer::function rested) noexcept : rest_(c, rested) {}
+  explicit receiver_probe(auto& owner) noexcept : rest_(owner) {}
   [[nodiscard]] bool may_ask(std::uint8_t rnr_retry) const noexcept {
     return state_ == probe_state::idle && (rnr_retry < for_ever || for_life_);
   }
@@ -111,7 +111,7 @@ class receiver_probe {
   bool for_life_ = false;
   std::uint8_t refusals_ = 0;  // answers without credit to the request that is first in line
   std::uint32_t request_ = 0;  // that the probe under way is about
-  timer_of<connection> rest_;
+  timer_of<Rested> rest_;
 };
 
 }  // namespace cordma::transport::tcp

@@ -8,7 +8,8 @@
 namespace cordma::transport::tcp {
 
 tcp_adapter::tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, unique_fd epoll)
-    : owner_(std::move(owner)),
+    : reporting_adapter(owner->caps()),
+      owner_(std::move(owner)),
       home_(home),
       sockets_(std::move(epoll)),
       staging_bytes_(std::max<std::size_t>(owner_->options().buffer_bytes, 4096)),
@@ -22,9 +23,9 @@ tcp_adapter::~tcp_adapter() {
   CORDMA_ASSERT_OP(active_.size(), ==, 0U);
   CORDMA_ASSERT_OP(by_token_.size(), ==, 0U);
   CORDMA_ASSERT_OP(look_.waiting(), ==, 0);
-  CORDMA_ASSERT(events_.empty());
+  CORDMA_ASSERT(events().empty());
   for (const list<connection_link>& all : work_) CORDMA_ASSERT(all.empty());
-  CORDMA_ASSERT(reporting_.empty());
+  CORDMA_ASSERT(!has_reports());
 }
 
 result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options& options) {
@@ -51,15 +52,15 @@ std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexc
     look_.polled(found);
   }
   if (!to_do(work::due).empty()) do_due(false);
-  if (((found || took) && arrived_count_ == 0) || !events_.empty()) progressed = true;
-  const std::size_t n = has_reports() ? hand_out(out.first(out.size() - arrived_count_)) : 0;
+  if (((found || took) && arrived_count_ == 0) || has_events()) progressed = true;
+  const std::size_t n = has_completions() ? hand_out(out.first(out.size() - arrived_count_)) : 0;
   polling_ = false;
   return n;
 }
 
 // Where there are completions, they have half of it.
 std::size_t tcp_adapter::room_for_messages(std::size_t all) noexcept {
-  return std::min(has_reports() ? (all + polls_ % 2) / 2 : all, most_arrived);
+  return std::min(has_completions() ? (all + polls_ % 2) / 2 : all, most_arrived);
 }
 
 // Those for which there is no place are the first ones of the next poll.
@@ -119,7 +120,7 @@ void tcp_adapter::do_due(bool now) noexcept {
 }
 
 std::size_t tcp_adapter::hand_out(std::span<completion> out) noexcept {
-  std::size_t n = reporting_.empty() ? 0 : take_reports(reporting_, out);
+  std::size_t n = has_reports() ? hand_out_reports(out) : 0;
   list<connection_link>& completed = to_do(work::completed);
   list<connection_link> again;
   while (n < out.size() && !completed.empty()) {
@@ -129,12 +130,6 @@ std::size_t tcp_adapter::hand_out(std::span<completion> out) noexcept {
   }
   completed.splice_back(again);
   return n;
-}
-
-cm_event tcp_adapter::next_event() {
-  cm_event e = events_.take();
-  events_ready_ = !events_.empty();
-  return e;
 }
 
 arm_state tcp_adapter::arm() noexcept {
@@ -149,35 +144,13 @@ arm_state tcp_adapter::arm() noexcept {
   CORDMA_ASSERT_OP(arrived_count_, ==, 0U);
   if (!to_do(work::pending).empty()) return arm_state::busy;
   do_due(true);
-  if (has_reports() || !events_.empty() || !to_do(work::due).empty() || !active_.are_drained())
+  if (has_completions() || has_events() || !to_do(work::due).empty() || !active_.are_drained())
     return arm_state::busy;
   look_.arm();
   return arm_state::armed;
 }
 
 void tcp_adapter::disarm() noexcept { look_.disarm(); }
-
-void tcp_adapter::push_event(cm_event event) {
-  events_.push(std::move(event));
-  events_ready_ = true;
-}
-
-void tcp_adapter::report(cm_event event) noexcept {
-  events_.report(std::move(event));
-  events_ready_ = true;
-}
-
-void tcp_adapter::drop_events(const queue_pair* pair, const listener* from) noexcept {
-  events_.drop([pair, from](const cm_event& e) {
-    return (pair != nullptr && e.pair == pair) || (from != nullptr && e.from == from);
-  });
-  events_ready_ = !events_.empty();
-}
-
-void tcp_adapter::drop_events(const receive_queue& of) noexcept {
-  events_.drop([&of](const cm_event& e) { return e.queue == &of; });
-  events_ready_ = !events_.empty();
-}
 
 void tcp_adapter::mark(connection& c, work w) noexcept {
   connection_link& link = c.link(w);

@@ -1,11 +1,10 @@
 // One thread's sockets: who is ready, whose turn it is, what is to be reported.
 #pragma once
 
-#include <cordma/net/transport/event_queue.hpp>
 #include <cordma/net/transport/in_transit.hpp>
 #include <cordma/net/transport/region_table.hpp>
+#include <cordma/net/transport/reporting_adapter.hpp>
 #include <cordma/net/transport/socket_set.hpp>
-#include <cordma/net/transport/software_receive_queue.hpp>
 #include <cordma/net/transport/tcp/active_set.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
 #include <cordma/net/transport/tcp/look_schedule.hpp>
@@ -46,8 +45,6 @@ class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_
 
   [[nodiscard]] region_table& regions() noexcept { return regions_; }
   [[nodiscard]] const tcp_options& options() const noexcept { return options_; }
-  // Options as they will be granted, or what is wrong with them.
-  [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
   [[nodiscard]] in_transit<incoming>& requests() noexcept { return requests_; }
 
  private:
@@ -58,13 +55,12 @@ class tcp_domain final : public domain, public std::enable_shared_from_this<tcp_
 };
 
 // Bound to one thread.
-class tcp_adapter final : public adapter, public receive_queue_home {
+class tcp_adapter final : public reporting_adapter {
  public:
   tcp_adapter(std::shared_ptr<tcp_domain> owner, reactor& home, unique_fd epoll);
   ~tcp_adapter() override;
 
   [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
-  cm_event next_event() override;
   void release_arrived() noexcept override;
   [[nodiscard]] int wait_fd() const noexcept override { return sockets_.fd(); }
   // Level-triggered: as long as any socket has something, so has this.
@@ -81,8 +77,6 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   result<void> reject(std::uint64_t request, std::span<const std::byte> private_data) override;
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
-  result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
-                                                            std::uint32_t max_segments) override;
 
   // For the parts below: connections, listeners and handshakes of this adapter.
   [[nodiscard]] reactor& home() noexcept { return home_; }
@@ -93,13 +87,6 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   [[nodiscard]] std::span<std::byte> staging() noexcept { return {staging_.get(), staging_bytes_}; }
 
   [[nodiscard]] socket_set& sockets() noexcept { return sockets_; }
-  // Of a listener. Throws std::bad_alloc.
-  void push_event(cm_event event);
-  // Of a queue pair or a receive queue.
-  void report(cm_event event) noexcept override;
-  [[nodiscard]] event_queue& events() noexcept { return events_; }
-  void drop_events(const queue_pair* pair, const listener* from) noexcept;
-  void drop_events(const receive_queue& of) noexcept override;
   // The number of the poll that is running; 0 outside.
   [[nodiscard]] std::uint64_t running_poll() const noexcept { return polling_ ? polls_ : 0; }
 
@@ -140,8 +127,8 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   [[nodiscard]] bool take_pending() noexcept;
   [[nodiscard]] bool look_at_all() noexcept;
   void do_due(bool now) noexcept;
-  [[nodiscard]] bool has_reports() noexcept {
-    return !to_do(work::completed).empty() || !reporting_.empty();
+  [[nodiscard]] bool has_completions() noexcept {
+    return !to_do(work::completed).empty() || has_reports();
   }
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   [[nodiscard]] std::unique_ptr<incoming> claim(std::uint64_t request);
@@ -154,8 +141,6 @@ class tcp_adapter final : public adapter, public receive_queue_home {
   socket_set sockets_;
   std::size_t staging_bytes_;
   std::unique_ptr<std::byte[]> staging_;
-  event_queue events_;
-  list<reporting_link> reporting_;
   std::array<list<connection_link>, works> work_;
   std::size_t may_arrive_ = 0;  // messages in this poll
   active_set active_;           // the others are found by looking at all sockets

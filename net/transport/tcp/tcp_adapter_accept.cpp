@@ -2,10 +2,13 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <bit>
 #include <cordma/net/transport/tcp/connection_handshake.hpp>
 
 namespace cordma::transport::tcp {
 namespace {
+
+static_assert(std::has_single_bit(most_depth), "granted depths are powers of two");
 
 result<void> put_data(hello& h, std::span<const std::byte> data, std::size_t most) {
   if (data.size() > most) {
@@ -32,19 +35,13 @@ result<std::unique_ptr<listener>> tcp_adapter::listen(const address& where) {
 }
 
 result<queue_pair_options> tcp_adapter::admit(const queue_pair_options& asked) const {
-  result<queue_pair_options> granted = owner_->grant(asked);
+  result<queue_pair_options> granted = reporting_adapter::admit(asked);
   if (!granted) return granted;
-  const result<void> ours = check_shared(asked, *this);
-  if (!ours) return ours.why();
+  granted->send_depth = std::bit_ceil(granted->send_depth);
+  if (asked.shared == nullptr) granted->recv_depth = std::bit_ceil(granted->recv_depth);
+  CORDMA_ASSERT_OP(granted->send_depth, <=, most_depth);
+  CORDMA_ASSERT_OP(granted->recv_depth, <=, most_depth);
   return granted;
-}
-
-result<std::unique_ptr<receive_queue>> tcp_adapter::make_receive_queue(std::uint32_t depth,
-                                                                       std::uint32_t max_segments) {
-  const result<void> fits = check_receive_queue(depth, max_segments, owner_->caps());
-  if (!fits) return fits.why();
-  return std::unique_ptr<receive_queue>(
-      std::make_unique<reporting_receive_queue>(*this, events_, reporting_, depth, max_segments));
 }
 
 result<std::unique_ptr<queue_pair>> tcp_adapter::connect(const address& to,
@@ -138,7 +135,7 @@ void tcp_adapter::requested(incoming& from) {
   e.request = from.id();
   e.data.assign(h.data.begin(), h.data.begin() + h.data_length);
   e.peer = from.peer();
-  push_event(std::move(e));
+  push(std::move(e));
 }
 
 void tcp_adapter::gone(incoming& which) noexcept {

@@ -1,6 +1,5 @@
 #include <sys/epoll.h>
 
-#include <bit>
 #include <cerrno>
 #include <cordma/net/transport/grant.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>
@@ -13,7 +12,6 @@ namespace {
 constexpr std::uint32_t most_inline = 256;  // bytes
 constexpr std::uint32_t most_queue_pairs = 1U << 20;
 constexpr std::uint32_t most_shared_depth = 1U << 16;
-static_assert(std::has_single_bit(most_depth), "granted depths are powers of two");
 
 capabilities describe() {
   capabilities c;
@@ -49,16 +47,6 @@ capabilities describe() {
 
 tcp_domain::tcp_domain(const tcp_options& options) : caps_(describe()), options_(options) {}
 tcp_domain::~tcp_domain() = default;
-
-result<queue_pair_options> tcp_domain::grant(const queue_pair_options& asked) const {
-  result<queue_pair_options> granted = transport::grant(asked, caps_);
-  if (!granted) return granted;
-  granted->send_depth = std::bit_ceil(granted->send_depth);
-  if (asked.shared == nullptr) granted->recv_depth = std::bit_ceil(granted->recv_depth);
-  CORDMA_ASSERT_OP(granted->send_depth, <=, most_depth);
-  CORDMA_ASSERT_OP(granted->recv_depth, <=, most_depth);
-  return granted;
-}
 
 result<memory_keys> tcp_domain::register_memory(const memory_range& range) {
   const result<void> taken = check_memory(range, caps_);

@@ -28,7 +28,7 @@ tcp_listener::tcp_listener(tcp_adapter& home, std::vector<socket_fd> sockets, ad
 }
 
 tcp_listener::~tcp_listener() {
-  home_.drop_events(nullptr, this);
+  home_.drop_events(*this);
   home_.orphan(*this);
 }
 
@@ -42,10 +42,6 @@ std::vector<address> tcp_listener::bound_all() const {
 tcp_listener::door::door(tcp_listener& of, socket_fd fd)
     : of_(of),
       socket_(of.home_.sockets(), *this),
-      resume_(*this,
-              [](timer& t) noexcept {
-                static_cast<void>(timer_of<door>::owner_of(t).begin());  // watched already
-              }),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   socket_.own(std::move(fd));
 }
