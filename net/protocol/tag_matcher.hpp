@@ -125,14 +125,6 @@ class tag_matcher {
     for (bucket& b : *buckets_) b.receives.for_each(visit);
     masked_.for_each(visit);
   }
-  // Visits, in the order of arrival, what came from there and waits; it may claim or destroy what it is
-  // given.
-  template <class Visit>
-  void for_each_from(const void* from, Visit visit) {
-    all_.for_each([&](tag_message::place& p) {
-      if (p.owner->from_ == from) visit(*p.owner);
-    });
-  }
 
  private:
   static constexpr std::size_t buckets = 1024;

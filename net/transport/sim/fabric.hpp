@@ -6,6 +6,7 @@
 #include <cordma/net/transport/sim/packet.hpp>
 #include <cordma/net/transport/sim/random.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
+#include <cordma/net/transport/timer_of.hpp>
 
 #include <deque>
 
@@ -105,11 +106,6 @@ class fabric final : public std::enable_shared_from_this<fabric> {
     std::string name;
     std::vector<endpoint_id> members;
   };
-  struct clockwork final : timer {
-    explicit clockwork(fabric& f) noexcept
-        : timer([](timer& t) noexcept { static_cast<clockwork&>(t).owner.run_due(); }), owner(f) {}
-    fabric& owner;
-  };
   enum class fate : std::uint8_t { sent, lost, cut, overflow, dead, delivered };
 
   void push(event e) noexcept;
@@ -133,7 +129,7 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   std::vector<event> heap_;
   std::uint64_t order_ = 0;
   bool running_ = false;
-  clockwork timer_{*this};
+  timer_of<&fabric::run_due> timer_{*this};
 };
 
 }  // namespace cordma::transport::sim

@@ -2,7 +2,6 @@
 #include <cordma/net/transport/sim/sim_pair.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 namespace cordma::transport::sim {

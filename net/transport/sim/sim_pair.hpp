@@ -145,7 +145,6 @@ class sim_pair final : public queue_pair {
   void pump() noexcept;
   [[nodiscard]] bool borrow() noexcept;
   void flush() noexcept;
-  void flush_send(const send_entry& e) noexcept;
   void doom(send_entry& e) noexcept;
   void report_send(const send_entry& e, wc_status status) noexcept;
   void end_send() noexcept;
@@ -158,7 +157,6 @@ class sim_pair final : public queue_pair {
   void on_refuse(const packet& p) noexcept;
   void on_bye(const packet& p) noexcept;
   void on_attach(const packet& p) noexcept;
-  void peer_is_silent() noexcept;
   [[nodiscard]] handshake introduction() const noexcept;
   [[nodiscard]] std::string peer_name() const;
 
