@@ -39,7 +39,7 @@ class datagram_room {
     k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(header(place)), grh_bytes,
                              region_->lkey};
     for (std::size_t i = 0; i < r.segment_count; ++i) {
-      k.segments[k.count++] = to_sge(r.segments[i]);
+      k.segments[k.count++] = as_sges(r.segments)[i];
       k.length += r.segments[i].length;
     }
     // Shared by all receives: nobody reads it.

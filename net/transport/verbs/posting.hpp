@@ -12,10 +12,6 @@
 
 namespace cordma::transport::verbs {
 
-[[nodiscard]] inline ibv_sge to_sge(const segment& s) noexcept {
-  return {reinterpret_cast<std::uintptr_t>(s.addr), s.length, s.lkey};
-}
-
 // The same memory as libibverbs names it, which only reads it.
 static_assert(sizeof(segment) == sizeof(ibv_sge) && alignof(segment) == alignof(ibv_sge) &&
               offsetof(segment, addr) == offsetof(ibv_sge, addr) &&

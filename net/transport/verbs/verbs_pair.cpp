@@ -11,12 +11,7 @@
 namespace cordma::transport::verbs {
 
 verbs_pair::verbs_pair(verbs_adapter& home, const queue_pair_options& granted)
-    : home_(home),
-      options_(granted),
-      sends_(granted.send_depth),
-      receives_(granted.recv_depth),
-      timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }),
-      repeat_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_repeat(); }) {
+    : home_(home), options_(granted), sends_(granted.send_depth), receives_(granted.recv_depth) {
   if (granted.shared != nullptr) events_.last = reserve_event();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
+#include <cordma/net/transport/timer_of.hpp>
 #include <cordma/net/transport/verbs/life_phase.hpp>
 #include <cordma/net/transport/verbs/peer_watch.hpp>
 #include <cordma/net/transport/verbs/posting.hpp>
@@ -125,10 +126,6 @@ class verbs_pair final : public queue_pair {
 
  private:
   using phase = life_phase;
-  struct timed : timer {
-    timed(verbs_pair& p, timer::function f) noexcept : timer(f), owner(&p) {}
-    verbs_pair* owner;
-  };
   // Needed until the connection is up.
   struct handshake {
     peer_addresses candidates;
@@ -274,8 +271,8 @@ class verbs_pair final : public queue_pair {
   shared_receives shared_;
   own_events events_;
   pair_link completed_link_{*this};
-  timed timer_;   // the end of patience: connecting, closing, flushing
-  timed repeat_;  // control datagrams that may get lost; probing
+  timer_of<&verbs_pair::on_timer> timer_{*this};  // end of patience: connecting, closing, flushing
+  timer_of<&verbs_pair::on_repeat> repeat_{*this};  // control datagrams that may get lost; probing
   duration repeat_after_{};
   peer_watch watch_;
   agreed_terms terms_;

@@ -6,7 +6,6 @@
 #include <cordma/net/transport/verbs/verbs_pair.hpp>
 
 #include <algorithm>
-#include <cerrno>
 
 namespace cordma::transport::verbs {
 namespace {

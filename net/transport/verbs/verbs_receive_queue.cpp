@@ -3,7 +3,6 @@
 #include <cordma/net/transport/verbs/verbs_pair.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <new>
 
@@ -17,8 +16,7 @@ verbs_receive_queue::verbs_receive_queue(verbs_adapter& home, std::uint32_t dept
       slots_(new slot[depth]),
       free_(new std::uint32_t[depth]),
       free_count_(depth),
-      finished_(new completion[depth]),
-      timer_(*this, [](timer& t) noexcept { static_cast<timed&>(t).owner->on_timer(); }) {
+      finished_(new completion[depth]) {
   CORDMA_REQUIRE_OP(depth, >, 0U);
   CORDMA_REQUIRE_OP(depth, <=, twenty_bits);
   for (std::uint32_t i = 0; i < depth; ++i) free_[i] = depth - 1 - i;

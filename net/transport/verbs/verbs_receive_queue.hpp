@@ -1,6 +1,7 @@
 // A shared receive queue of the device; what its queue pairs do otherwise is in README.md.
 #pragma once
 
+#include <cordma/net/transport/timer_of.hpp>
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <memory>
@@ -57,10 +58,6 @@ class verbs_receive_queue final : public receive_queue {
     std::uint64_t id = 0;
     bool on_device = false;
   };
-  struct timed : timer {
-    timed(verbs_receive_queue& q, timer::function f) noexcept : timer(f), owner(&q) {}
-    verbs_receive_queue* owner;
-  };
   void finish(std::uint32_t place, completion c) noexcept;
   void tell_ended() noexcept;
   void tell_if_low() noexcept;
@@ -94,7 +91,7 @@ class verbs_receive_queue final : public receive_queue {
   std::vector<ending> ended_;  // with room for every queue pair
   queue_link completed_link_{*this};
   std::vector<retired_pair> retired_;
-  timed timer_;
+  timer_of<&verbs_receive_queue::on_timer> timer_{*this};
 };
 
 }  // namespace cordma::transport::verbs
