@@ -185,7 +185,8 @@ void handshake::send_accept() noexcept {
 
 void handshake::answer(channel memory, peer_terms terms, std::span<const std::byte> data) {
   auto accept = std::make_unique<introduction>();
-  pair_.establish(std::move(memory), std::move(terms), {});
+  pair_.memory_ = std::move(memory);
+  pair_.establish(std::move(terms), {});
   *accept = introduce(packet::accept, data);
   accept_ = std::move(accept);
   accept_until_ = after(home().home().now(), pair_.options_.connect_timeout);

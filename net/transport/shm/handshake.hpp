@@ -66,7 +66,7 @@ class handshake {
   // The connecting side: finds the listener, says hello and waits for the answer. Fails at once if nobody listens.
   result<void> call(std::unique_ptr<invitation> to);
   // The accepting side: the connection is up, and the peer is told so.
-  // Throws std::bad_alloc, and nothing has changed then.
+  // Throws std::bad_alloc, and it is not up then.
   void answer(channel memory, peer_terms terms, std::span<const std::byte> data);
   // False: the answer is still to be sent, and nothing goes out ahead of it.
   [[nodiscard]] bool has_answered() const noexcept { return accept_ == nullptr; }

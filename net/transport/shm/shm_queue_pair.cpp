@@ -1,8 +1,6 @@
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 
@@ -77,14 +75,12 @@ bool shm_queue_pair::probe() const noexcept {
          seen == peer_.probe_value;
 }
 
-void shm_queue_pair::establish(channel memory, peer_terms terms, std::vector<std::byte> data) {
-  const channel& used = memory.control != nullptr ? memory : memory_;
-  CORDMA_REQUIRE(used.control != nullptr);
+void shm_queue_pair::establish(peer_terms terms, std::vector<std::byte> data) {
+  CORDMA_REQUIRE(memory_.control != nullptr);
   CORDMA_REQUIRE_OP(terms.page.size(), >=, sizeof(adapter_page));
   CORDMA_REQUIRE_OP(terms.epochs.size(), ==, epochs_bytes);
-  domain_.add({&used.ring[1]->accessing, socket_.get()});
+  domain_.add({&in_control().accessing, socket_.get()});
   handshake_.came_up();
-  if (memory.control != nullptr) memory_ = std::move(memory);
   peer_ = std::move(terms);
   peer_page_ = reinterpret_cast<adapter_page*>(peer_.page.data());
   peer_.is_readable = probe();

@@ -129,9 +129,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool is_up() const noexcept { return state_ == state::up || state_ == state::open; }
 
   // shm_queue_pair.cpp
-  // Either side: the connection is up, the event is queued. `data` came with an accept.
+  // Either side: the connection is up, the event is queued. `data` came with an accept. REQUIRES its memory.
   // Throws std::bad_alloc, and nothing has changed then.
-  void establish(channel memory, peer_terms terms, std::vector<std::byte> data);
+  void establish(peer_terms terms, std::vector<std::byte> data);
   // Whatever it was in.
   void fail(failure why, wc_status status = wc_status::wr_flush_err) noexcept;
   void fail_and_tell(failure why, wc_status status, std::uint64_t position,
@@ -177,7 +177,6 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   posted post_slowly(const send_request& request, completion& now) noexcept;
   [[nodiscard]] bool put_any(const message_head* head, const std::byte* data,
                              std::uint32_t bytes) noexcept;
-  [[nodiscard]] bool shown() noexcept;
   void advance() noexcept;
   [[nodiscard]] bool execute(send_entry& e) noexcept;
   [[nodiscard]] bool execute_send(send_entry& e) noexcept;

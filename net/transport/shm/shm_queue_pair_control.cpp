@@ -95,7 +95,7 @@ void shm_queue_pair::on_accept(received_packet& p) {
   }
   (*terms).reads_us = i.reads_peer != 0;
   std::vector<std::byte> data(i.data.begin(), i.data.begin() + i.data_bytes);
-  establish(channel{}, std::move(*terms), std::move(data));
+  establish(std::move(*terms), std::move(data));
   if (peer_.is_readable) {
     static_cast<void>(send_packet(socket_.get(), make_packet<bare_packet>(packet::reachable)));
   }

@@ -1,7 +1,6 @@
 #include <arpa/inet.h>
 #include <sys/uio.h>
 
-#include <cerrno>
 #include <cordma/net/transport/shm/shm_adapter.hpp>
 #include <cordma/net/transport/shm/shm_queue_pair.hpp>
 

@@ -108,7 +108,8 @@ bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t
       [[unlikely]] {
     return put_any(&head, data, bytes);
   }
-  return shown();
+  wake_peer();
+  return true;
 }
 
 bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
@@ -116,7 +117,8 @@ bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
       !writer_.put(nullptr, data, sizeof(std::uint64_t))) [[unlikely]] {
     return put_any(nullptr, data, bytes);
   }
-  return shown();
+  wake_peer();
+  return true;
 }
 
 [[gnu::noinline]] bool shm_queue_pair::put_any(const message_head* head, const std::byte* data,
@@ -126,14 +128,7 @@ bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
       !writer_.put(head, data, bytes)) {
     return false;
   }
-  return shown();
-}
-
-// What was written last can be seen.
-[[gnu::always_inline]] inline bool shm_queue_pair::shown() noexcept {
-  if (peer_page_->may_sleep.load(std::memory_order_relaxed) == 0) [[likely]]
-    return true;
-  wake_sleeper();
+  wake_peer();
   return true;
 }
 

@@ -1,8 +1,3 @@
-#include <sys/epoll.h>
-
-#include <array>
-#include <cerrno>
-#include <charconv>
 #include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/connection_handshake.hpp>
 #include <cordma/net/transport/word.hpp>
@@ -10,19 +5,10 @@
 namespace cordma::transport::tcp {
 namespace {
 
-// In digits, without memory.
-class milliseconds_text {
- public:
-  explicit milliseconds_text(duration d) noexcept
-      : end_(std::to_chars(digits_.begin(), digits_.end(),
-                           std::chrono::duration_cast<std::chrono::milliseconds>(d).count())
-                 .ptr) {}
-  [[nodiscard]] std::string_view text() const noexcept { return {digits_.begin(), end_}; }
-
- private:
-  std::array<char, 24> digits_;
-  const char* end_;
-};
+// In digits, too few to take memory.
+std::string milliseconds(duration d) noexcept {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
+}
 
 }  // namespace
 
@@ -231,8 +217,9 @@ void connection::close_socket() noexcept {
   life_.become(phase::dead);
 }
 
-failure connection::reset_by_peer(const char* how) const noexcept {
-  return failure::of(errc::connection_reset, {"the connection to ", peer_, " broke: ", how});
+failure connection::peer_is_gone() const noexcept {
+  return failure::of(errc::connection_reset,
+                     {"the connection to ", peer_, " broke: the peer is gone"});
 }
 
 void connection::enter_error(failure why) noexcept {
@@ -296,20 +283,20 @@ void connection::on_watch() noexcept {
     return never_came_up(handshake_->why());
   }
   if (life_ == phase::connecting || life_ == phase::greeting || life_ == phase::expecting) {
-    const milliseconds_text ms(options_.connect_timeout);
+    const std::string ms = milliseconds(options_.connect_timeout);
     const char* const advice = life_ == phase::connecting
                                    ? ": check the address and firewalls"
                                    : ": its service is busy, or has no file descriptor left";
-    never_came_up(failure::of(errc::timed_out, {peer_, " did not answer within ", ms.text(),
-                                                " ms (connect_timeout)", advice}));
+    never_came_up(failure::of(
+        errc::timed_out, {peer_, " did not answer within ", ms, " ms (connect_timeout)", advice}));
     return;
   }
   if (life_ == phase::draining) return close_socket();
   const unsigned silent_periods = watch_.end_period();
   if (silent_periods >= 2) {
-    const milliseconds_text ms(options_.peer_timeout);
+    const std::string ms = milliseconds(options_.peer_timeout);
     if (life_ == phase::finishing) return break_off(life_.take_cause());
-    break_off(failure::of(errc::connection_reset, {peer_, " has not answered for ", ms.text(),
+    break_off(failure::of(errc::connection_reset, {peer_, " has not answered for ", ms,
                                                    " ms (peer_timeout) and is taken for dead"}));
     return;
   }

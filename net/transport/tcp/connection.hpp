@@ -127,7 +127,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void watch_if_owed() noexcept;
   [[nodiscard]] bool owes_something() const noexcept;
   void on_watch() noexcept;
-  [[nodiscard]] failure reset_by_peer(const char* how) const noexcept;
+  [[nodiscard]] failure peer_is_gone() const noexcept;
 
   // connection_handshake.cpp: coming up
   void try_next_candidate() noexcept;
@@ -147,7 +147,6 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] bool lacks_receive() noexcept;
   [[nodiscard]] failure lost_source() const noexcept;
   void commit(out_batch& b, std::size_t written) noexcept;
-  void began(const outgoing& f) noexcept;
   void finished(frame_type type) noexcept;
   void finish() noexcept;
   [[nodiscard]] bool anything_to_send() const noexcept;
@@ -184,7 +183,6 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void feed(std::span<const std::byte> bytes) noexcept;
   void place(std::span<const std::byte> bytes) noexcept;
   void arrived(std::size_t bytes) noexcept;
-  void on_frame(const frame& f) noexcept;
   void carry_out(const frame& f) noexcept;
   void on_put(const frame& f) noexcept;
   [[nodiscard]] bool on_counters(const frame& f) noexcept;

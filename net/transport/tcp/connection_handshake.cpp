@@ -46,14 +46,12 @@ std::uint32_t own_value(hello_field f) noexcept {
 }  // namespace
 
 hello connection::greeting(hello_kind kind) const noexcept {
-  hello h;
-  h.kind = kind;
-  h.read_depth = options_.read_depth;
-  h.recv_depth = options_.recv_depth;
-  h.credit = static_cast<std::uint16_t>(receives_.posted());
-  h.own = tokens_.own;
-  h.peer = tokens_.peer;
-  return h;
+  return {.kind = kind,
+          .read_depth = options_.read_depth,
+          .recv_depth = options_.recv_depth,
+          .credit = static_cast<std::uint16_t>(receives_.posted()),
+          .own = tokens_.own,
+          .peer = tokens_.peer};
 }
 
 result<void> connection::start(std::vector<socket_address> candidates, std::string peer,

@@ -1,7 +1,6 @@
 // The receiving half of a connection: bytes to frames, frames to what they ask for.
 #include <sys/epoll.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
@@ -125,7 +124,9 @@ void connection::feed(std::span<const std::byte> bytes) noexcept {
     const decoded d = in_.read_header(bytes, used);
     bytes = bytes.subspan(used);
     if (d.what == decoded::outcome::bad) return protocol_error(d.why);
-    if (d.what == decoded::outcome::whole) on_frame(d.value);
+    if (d.what != decoded::outcome::whole) continue;
+    if (!on_counters(d.value)) return protocol_error(impossible_counters);
+    carry_out(d.value);
   }
 }
 
@@ -155,11 +156,6 @@ void connection::place(std::span<const std::byte> bytes) noexcept {
 
 void connection::arrived(std::size_t bytes) noexcept {
   if (in_.advance(bytes)) payload_complete();
-}
-
-void connection::on_frame(const frame& f) noexcept {
-  if (!on_counters(f)) return protocol_error(impossible_counters);
-  carry_out(f);
 }
 
 void connection::carry_out(const frame& f) noexcept {
@@ -414,7 +410,7 @@ void connection::end_of_stream() noexcept {
     return break_off(
         failure::of(errc::not_connected, {"the connection to ", peer_, " was closed"}));
   }
-  break_off(reset_by_peer("the peer is gone"));
+  break_off(peer_is_gone());
 }
 
 void connection::after_input() noexcept {

@@ -114,7 +114,7 @@ void connection::send_batches() noexcept {
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN) return block_output();
-      return break_off(reset_by_peer("the peer is gone"));
+      return break_off(peer_is_gone());
     }
     watch_.on_sign();
     const bool whole = static_cast<std::size_t>(n) == b.bytes();
@@ -271,17 +271,13 @@ void connection::commit(out_batch& b, std::size_t written) noexcept {
     const std::size_t n = std::min(written, f.offered);
     if (n == 0) return;
     written -= n;
-    began(f);
+    told();
+    if (f.what == outgoing::kind::request) request_began(f.number);
     f.sent = n;
     if (f.sent < f.size()) return output_.keep(f);
     finished(f.type);
     if (life_.failed()) return;
   }
-}
-
-void connection::began(const outgoing& f) noexcept {
-  told();
-  if (f.what == outgoing::kind::request) request_began(f.number);
 }
 
 void connection::finished(frame_type type) noexcept {

@@ -74,11 +74,7 @@ void incoming::on_ready(std::uint32_t) noexcept {
 
 void incoming::refuse(const decoded_hello& d) noexcept {
   if (d.what != decoded_hello::outcome::other) return;
-  hello h;
-  h.kind = hello_kind::mismatch;
-  h.field = d.field;
-  h.field_value = d.mine;
-  answer(h);
+  answer({.kind = hello_kind::mismatch, .field = d.field, .field_value = d.mine});
 }
 
 void incoming::answer(const hello& h) noexcept {

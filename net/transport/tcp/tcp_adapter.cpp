@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cerrno>
 #include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/tcp/incoming.hpp>

@@ -1,5 +1,4 @@
 // Listening, connecting and answering requests.
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <bit>
@@ -93,8 +92,7 @@ result<std::unique_ptr<queue_pair>> tcp_adapter::accept(std::uint64_t request,
 }
 
 result<void> tcp_adapter::reject(std::uint64_t request, std::span<const std::byte> private_data) {
-  hello h;
-  h.kind = hello_kind::reject;
+  hello h{.kind = hello_kind::reject};
   const result<void> fits = put_data(h, private_data, most_accept_data);
   if (!fits) return fits;
   const std::unique_ptr<incoming> client = claim(request);
@@ -144,12 +142,10 @@ void tcp_adapter::gone(incoming& which) noexcept {
 }
 
 void tcp_adapter::orphan(const tcp_listener& from) noexcept {
-  hello h;
-  h.kind = hello_kind::reject;
-  std::erase_if(incoming_, [&from, &h](const auto& entry) {
+  std::erase_if(incoming_, [&from](const auto& entry) {
     incoming& i = *entry.second;
     if (i.from() != &from) return false;
-    if (i.greeted()) i.answer(h);
+    if (i.greeted()) i.answer({.kind = hello_kind::reject});
     return true;
   });
 }

@@ -21,9 +21,7 @@ void tcp_adapter::attach(incoming& caller) noexcept {
   const bool known = at != by_token_.end() && h.kind == hello_kind::attach;
   if (known && (*at)->idle()) return;  // its connect() has yet to be called: find_caller()
   if (!known || !(*at)->expects(h.own)) {
-    hello no;
-    no.kind = hello_kind::reject;
-    caller.answer(no);
+    caller.answer({.kind = hello_kind::reject});
     return gone(caller);
   }
   connection& c = **at;

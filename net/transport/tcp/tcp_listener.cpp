@@ -85,9 +85,8 @@ bool tcp_listener::door::turn_away() noexcept {
     // What was said and is not read would take the answer with it.
     hello_buffer unread;
     while (::recv(client.get(), unread.data(), unread.size(), 0) > 0) {}
-    hello no;
-    no.kind = hello_kind::exhausted;
-    static_cast<void>(send_whole_hello(client.get(), no));  // a client that is gone needs no answer
+    // A client that is gone needs no answer.
+    static_cast<void>(send_whole_hello(client.get(), {.kind = hello_kind::exhausted}));
   }
   const bool came = static_cast<bool>(client);
   if (!came) at_limit_since_.reset();
