@@ -174,13 +174,13 @@ result<std::size_t> reactor::poll() noexcept {
 
 [[gnu::always_inline]] inline std::size_t reactor::pass() noexcept {
   in_turn_ = true;
-  outer_ = std::exchange(current_reactor, this);
+  reactor* const outer = std::exchange(current_reactor, this);
   inline_budget_ = inline_budget_per_turn;
   own_timer_only_ = false;
   std::size_t work = poll_all();
   if (!inbox_.empty() || timers_.first() != nullptr) work = run_inbox_and_timers(work);
   if (!ready_.empty()) work += run_ready();
-  current_reactor = outer_;
+  current_reactor = outer;
   in_turn_ = false;
   ++counters_.turns;
   time_.count_pass();

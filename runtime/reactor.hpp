@@ -304,7 +304,6 @@ class reactor {
   bool work_expected_ = false;
 
   detail::idleness idleness_;    // adaptive
-  reactor* outer_ = nullptr;     // whose turn this one's is inside of
   bool own_timer_only_ = false;  // all that the last pass found to do
   unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
   reactor_counters counters_;

@@ -401,8 +401,7 @@ void peer_core::on_hello(const message_segment& s) noexcept {
   if (agreed_.rails > 1) make_rails();
 }
 
-// Copied out of the transport once, by who wants it. What is not as expected goes the way of on_frame(), which says
-// what is wrong.
+// Copied out of the transport once, by who wants it.
 void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   if (m.bytes >= protocol::head_bytes && hears_) [[likely]] {
     std::array<std::uint64_t, 2> words;
@@ -412,21 +411,32 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
       if (head.kind == frame_kind::tag_eager) {
         if (take_tagged(head, m.data + protocol::head_bytes)) return;
       } else if (head.kind == frame_kind::am_eager) {
-        return take_active(words[0], words[1], m);
+        const protocol::am_word what = protocol::am_of(head.word);
+        const handler* const found = port_->core().handlers().of(what.id);
+        if (found != nullptr && what.header <= head.body) [[likely]] {
+          return found->plain ? call_plain(*found, what.header, m)
+                              : start_task(*found, what.header, head, m);
+        }
       }
     }
   }
+  take_slowly(m);
+}
+
+// What nobody waits for, or is not as expected: on_frame() says what is wrong.
+[[gnu::noinline]] void peer_core::take_slowly(transport::arrived_message& m) noexcept {
   if (message_segment* const s = copy_arrived(m)) on_frame(*s, m.bytes);
 }
 
-// What nobody waits for. Null: it stays where it is, or is dropped.
-message_segment* peer_core::copy_arrived(transport::arrived_message& m) noexcept {
+// Null: it stays where it is, or is dropped.
+[[gnu::always_inline]] inline message_segment* peer_core::copy_arrived(
+    transport::arrived_message& m) noexcept {
   if (port_ == nullptr || endpoint_->handle_gone() ||
       endpoint_->state() == endpoint_state::closed) {
     return nullptr;
   }
   message_segment* const s = m.bytes <= port_->eager_bytes() ? port_->take_segment() : nullptr;
-  if (s == nullptr) {
+  if (s == nullptr) [[unlikely]] {
     m.stays = true;
     return nullptr;
   }
@@ -447,32 +457,33 @@ message_segment* peer_core::copy_arrived(transport::arrived_message& m) noexcept
   return true;
 }
 
-// Its handler gets a copy: the peer can change what lies in the transport.
-void peer_core::take_active(std::uint64_t first, std::uint64_t word,
-                            transport::arrived_message& m) noexcept {
-  const frame_head head = protocol::head_of(first, word);
-  message_core& core = port_->core();
-  const protocol::am_word what = protocol::am_of(head.word);
-  const handler* const found = core.handlers().of(what.id);
+// It gets a copy: the peer can change what lies in the transport. This may be gone then.
+[[gnu::noinline]] void peer_core::call_plain(const handler& found, std::uint32_t header,
+                                             transport::arrived_message& m) noexcept {
+  const std::uint32_t size = m.bytes - static_cast<std::uint32_t>(protocol::head_bytes);
   std::array<std::byte, most_am_header> bytes;
-  const bool is_plain = found != nullptr && found->plain && head.body <= bytes.size();
-  if (!is_plain || what.header > head.body || !window_.take()) {
-    message_segment* const s = copy_arrived(m);
-    if (s == nullptr) return;
-    s->head = head;
-    const bool is_task = found != nullptr && found->task && what.header <= head.body;
-    if (!is_task || !window_.take()) [[unlikely]]
-      return accept(*s);
-    s->header_bytes = what.header;
-    held_.push_back(*s);
-    say_what_waits();
-    return core.start(found->task, ActiveMessage(*s));
-  }
-  transport::copy_bytes(bytes.data(), m.data + protocol::head_bytes, head.body);
+  if (size > bytes.size() || !window_.take()) [[unlikely]]
+    return take_slowly(m);
+  transport::copy_bytes(bytes.data(), m.data + protocol::head_bytes, size);
   endpoint_->count_received(m.bytes);
+  const ShortMessage message{
+      handle(), {bytes.data(), header}, {bytes.data() + header, size - header}};
   give_back();
-  const auto body = std::span<const std::byte>(bytes).first(head.body);
-  core.call(found->plain, {handle(), body.first(what.header), body.subspan(what.header)});
+  port_->core().call(found.plain, message);
+}
+
+[[gnu::noinline]] void peer_core::start_task(const handler& found, std::uint16_t header,
+                                             const frame_head& head,
+                                             transport::arrived_message& m) noexcept {
+  message_segment* const s = copy_arrived(m);
+  if (s == nullptr) return;
+  if (!found.task || !window_.take()) [[unlikely]]
+    return on_frame(*s, m.bytes);
+  s->head = head;
+  s->header_bytes = header;
+  held_.push_back(*s);
+  say_what_waits();
+  port_->core().start(found.task, ActiveMessage(*s));
 }
 
 void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {

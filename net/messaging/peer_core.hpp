@@ -26,6 +26,7 @@
 namespace cordma::detail {
 
 class request_peer;
+struct handler;
 
 // One connection that carries frames; part of its endpoint_core.
 class peer_core final : public endpoint_frames, public list_node {
@@ -120,8 +121,11 @@ class peer_core final : public endpoint_frames, public list_node {
   [[nodiscard]] message_segment* copy_arrived(transport::arrived_message& m) noexcept;
   // Into the receive that waits for it. False: none does.
   [[nodiscard]] bool take_tagged(const protocol::frame_head& head, const std::byte* body) noexcept;
-  // By its handler. Where that is a plain one, its Endpoint may be gone then.
-  void take_active(std::uint64_t first, std::uint64_t word, transport::arrived_message& m) noexcept;
+  void take_slowly(transport::arrived_message& m) noexcept;
+  void call_plain(const handler& found, std::uint32_t header,
+                  transport::arrived_message& m) noexcept;
+  void start_task(const handler& found, std::uint16_t header, const protocol::frame_head& head,
+                  transport::arrived_message& m) noexcept;
   // What `s` holds has a head that may be.
   void accept(message_segment& s) noexcept;
   void refuse_all(message_segment& s, failure why) noexcept;
