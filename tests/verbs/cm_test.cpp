@@ -56,9 +56,7 @@ TEST_CASE(
     sockaddr_in a{};
     a.sin_family = AF_INET;
     a.sin_port = htons(port);
-    transport::verbs::socket_address to;
-    std::memcpy(&to.storage, &a, to.length = sizeof a);
-    return to;
+    return transport::verbs::socket_address(&a, sizeof a);
   };
   transport::verbs::peer_addresses left({with_port(1), with_port(2), with_port(3)});
   const auto now = [&left] { return transport::verbs::port_of(left.current()->get()); };
