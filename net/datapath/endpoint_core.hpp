@@ -332,7 +332,7 @@ class endpoint_core final : public list_node, public transport::message_taker {
   void flush_waiting() noexcept;
   void forget_windows() noexcept;
 
-  // What a message touches comes first.
+  // What a message touches comes first, in the order in which it does.
   worker_core* worker_ = nullptr;
   reactor* home_ = nullptr;
   std::shared_ptr<context_core> context_;  // keeps the capabilities alive
@@ -341,19 +341,19 @@ class endpoint_core final : public list_node, public transport::message_taker {
   std::uint32_t open_to_ = 0;  // one bit per opcode
   bool posts_now_ = false;
   bool fence_next_ = false;
-  bool handle_gone_ = false;
   std::uint32_t batches_ = 0;
   std::uint32_t unrung_ = 0;  // posts that a doorbell still has to show
   held_receives held_;
   request_line recvs_;
   request_line sends_;
-  endpoint_counters counters_;
-  endpoint_traffic traffic_;
   transport::queue_pair_options granted_;  // but for the places of frames
   receive_slots received_;
   MemoryRegion posted_word_;  // empty: the peer is not told how many receives were posted
-  endpoint_life life_;
+  endpoint_counters counters_;
+  endpoint_traffic traffic_;
   Endpoint* handle_ = nullptr;
+  bool handle_gone_ = false;
+  endpoint_life life_;
   std::unique_ptr<shared_source> shared_;
   list<window_core> windows_;          // that the queue pair knows
   list<resolve_operation> resolvers_;  // of a datagram port
