@@ -162,29 +162,6 @@ void endpoint_core::add(window_core& w) noexcept {
 
 // ---- requests ----
 
-void endpoint_core::fence() noexcept {
-  fence_next_ = true;
-  open_to_ = 0;
-}
-
-bool endpoint_core::take_fence() noexcept {
-  if (!std::exchange(fence_next_, false)) return false;
-  refresh_open();
-  return true;
-}
-
-void endpoint_core::begin_batch() noexcept {
-  ++batches_;
-  refresh_open();
-}
-
-// What was posted before a fork() is the parent's to send.
-void endpoint_core::end_batch() noexcept {
-  if (--batches_ != 0 || is_inherited()) return;
-  refresh_open();
-  ring();
-}
-
 void endpoint_core::ring() noexcept {
   if (unrung_ == 0 || pair_ == nullptr) return;
   unrung_ = 0;

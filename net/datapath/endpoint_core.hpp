@@ -100,8 +100,6 @@ class endpoint_core final : public list_node, public transport::message_taker {
   using side = post_base::side;
 
   endpoint_core();
-  endpoint_core(const endpoint_core&) = delete;
-  endpoint_core& operator=(const endpoint_core&) = delete;
   ~endpoint_core();
 
   // Null once the Worker is gone, both.
@@ -213,11 +211,27 @@ class endpoint_core final : public list_node, public transport::message_taker {
   // What an orphan received stays, until a receive takes it.
   void orphan_done(slot& s, const transport::completion& c) noexcept;
 
-  void fence() noexcept;
+  void fence() noexcept {
+    fence_next_ = true;
+    open_to_ = 0;
+  }
   // Whether the next request waits for those before it.
-  [[nodiscard]] bool take_fence() noexcept;
-  void begin_batch() noexcept;
-  void end_batch() noexcept;
+  [[nodiscard]] bool take_fence() noexcept {
+    if (!fence_next_) return false;
+    fence_next_ = false;
+    refresh_open();
+    return true;
+  }
+  void begin_batch() noexcept {
+    ++batches_;
+    refresh_open();
+  }
+  // What was posted before a fork() is the parent's to send.
+  void end_batch() noexcept {
+    if (--batches_ != 0 || is_inherited()) return;
+    refresh_open();
+    ring();
+  }
   [[nodiscard]] bool is_batched() const noexcept { return batches_ != 0; }
 
   [[nodiscard]] std::size_t inflight() const noexcept {

@@ -1,6 +1,7 @@
 // What stands behind MemoryWindow: a window of one queue pair, and the region it is in.
 #pragma once
 
+#include <cordma/net/memory.hpp>
 #include <cordma/net/memory/region_core.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cordma/runtime/list.hpp>
@@ -21,8 +22,6 @@ class window_core : public list_node {
       : region_(&region), bytes_(bytes), rights_(rights) {
     retain(region);
   }
-  window_core(const window_core&) = delete;
-  window_core& operator=(const window_core&) = delete;
   ~window_core() { end(); }
 
   // Null: the transport does not know it, or not any more.

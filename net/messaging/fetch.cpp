@@ -11,28 +11,6 @@ namespace cordma::detail {
 using protocol::offer_outcome;
 using transport::wc_status;
 
-void fetch::begin(peer_core& peer, message_receive& op, const protocol::offer& from,
-                  std::uint64_t tag, const Slice& into) noexcept {
-  CORDMA_ASSERT(!linked());
-  CORDMA_ASSERT_OP(reads_, ==, 0U);
-  peer_ = &peer;
-  op_ = &op;
-  from_ = from;
-  tag_ = tag;
-  into_ = into;
-  wanted_ = std::min<std::uint64_t>(from.total, into.size());
-}
-
-void fetch::reset() noexcept {
-  CORDMA_ASSERT_OP(reads_, ==, 0U);
-  unlink();
-  keeps_ = MemoryRegion();
-  broken_.reset();
-  op_ = nullptr;
-  asked_ = got_ = 0;
-  piece_count_ = 0;
-}
-
 // More is due when half of what may be on its way has come.
 std::uint64_t fetch::due(std::uint64_t ahead) const noexcept {
   CORDMA_ASSERT_OP(got_, <=, asked_);
@@ -70,12 +48,6 @@ void fetch::plan(const protocol::rail_split& how) noexcept {
                   .rail = static_cast<std::uint8_t>(part.rail)};
   }
   CORDMA_ASSERT_OP(planned, ==, wanted_);
-}
-
-void fetch::post_read(fetch_piece& p, std::uint64_t bytes) noexcept {
-  p.at += bytes;
-  ++p.reads;
-  ++reads_;
 }
 
 bool fetch::all_here() const noexcept {

@@ -6,6 +6,7 @@
 #include <cordma/net/protocol/rails.hpp>
 #include <cordma/net/transport/transport.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -42,7 +43,16 @@ class fetch : public list_node {
   };
   // A free one becomes that of `op`: as many bytes as fit.
   void begin(peer_core& peer, message_receive& op, const protocol::offer& from, std::uint64_t tag,
-             const Slice& into) noexcept;
+             const Slice& into) noexcept {
+    CORDMA_ASSERT(!linked());
+    CORDMA_ASSERT_OP(reads_, ==, 0U);
+    peer_ = &peer;
+    op_ = &op;
+    from_ = from;
+    tag_ = tag;
+    into_ = into;
+    wanted_ = std::min<std::uint64_t>(from.total, into.size());
+  }
   void go_by(by way) noexcept { way_ = way; }
   void move_to(message_receive& op) noexcept { op_ = &op; }
   // The receive is destroyed: its memory stays until the end.
@@ -51,7 +61,15 @@ class fetch : public list_node {
     op_ = nullptr;
   }
   // It ends, and is free again. REQUIRES that nothing of it is in flight.
-  void reset() noexcept;
+  void reset() noexcept {
+    CORDMA_ASSERT_OP(reads_, ==, 0U);
+    unlink();
+    keeps_ = MemoryRegion();
+    broken_.reset();
+    op_ = nullptr;
+    asked_ = got_ = 0;
+    piece_count_ = 0;
+  }
 
   [[nodiscard]] const protocol::offer& from() const noexcept { return from_; }
   [[nodiscard]] bool is(std::uint32_t number, by way) const noexcept {
@@ -79,6 +97,11 @@ class fetch : public list_node {
   // Of what is read: who reads what. It is not registered for that device, as if it were not at the peer.
   void leave_out(std::size_t device) noexcept { from_.part[0].rkeys[device] = 0; }
   void plan(const protocol::rail_split& how) noexcept;
+  // All of it by the connection itself.
+  void plan_one() noexcept {
+    pieces_[0] = {.end = wanted_};
+    piece_count_ = wanted_ != 0 ? 1 : 0;
+  }
   [[nodiscard]] std::span<fetch_piece> pieces() noexcept {
     return std::span(pieces_).first(piece_count_);
   }
@@ -90,7 +113,11 @@ class fetch : public list_node {
     reading_ = false;
     settle();
   }
-  void post_read(fetch_piece& p, std::uint64_t bytes) noexcept;
+  void post_read(fetch_piece& p, std::uint64_t bytes) noexcept {
+    p.at += bytes;
+    ++p.reads;
+    ++reads_;
+  }
   // settle() comes next, once the entry is free.
   void read_done(const frame_entry& e, const transport::completion& c) noexcept;
 

@@ -21,8 +21,6 @@ class frame_port final : public completion_sink {
  public:
   frame_port(message_core& of, worker_core& worker, adapter_poller& over);
   ~frame_port();
-  frame_port(const frame_port&) = delete;
-  frame_port& operator=(const frame_port&) = delete;
   [[nodiscard]] result<void> make();
 
   [[nodiscard]] message_core& core() const noexcept { return *core_; }

@@ -30,8 +30,6 @@ class message_core {
  public:
   message_core(Worker& worker, const message_options& options);
   ~message_core();
-  message_core(const message_core&) = delete;
-  message_core& operator=(const message_core&) = delete;
 
   [[nodiscard]] const message_options& options() const noexcept { return options_; }
   [[nodiscard]] reactor* home() const noexcept { return home_; }

@@ -5,13 +5,6 @@
 #include <utility>
 
 namespace cordma::detail {
-namespace {
-
-constexpr unsigned place_bits = 10;  // of an offer's number; the others count
-constexpr std::uint32_t place_mask = (1U << place_bits) - 1;
-static_assert(protocol::most_offers <= place_mask + 1);
-
-}  // namespace
 
 void open_offer::open(std::uint32_t number, message_send& op, std::uint64_t total) noexcept {
   CORDMA_ASSERT_OP(in_flight_, ==, 0U);
@@ -65,11 +58,6 @@ std::size_t open_offer::take(std::uint64_t most, std::span<Slice> out) noexcept 
   return count;
 }
 
-void open_offer::piece_done() noexcept {
-  CORDMA_ASSERT_OP(in_flight_, >, 0U);
-  --in_flight_;
-}
-
 void open_offer::answer(protocol::offer_outcome outcome) noexcept {
   CORDMA_ASSERT(at_ == stage::announced);
   at_ = stage::answered;
@@ -112,15 +100,6 @@ open_offer* offer_table::find(std::uint32_t number) noexcept {
   if (place >= all_.size()) return nullptr;
   open_offer& o = *all_[place];
   return o.awaits_answer() && o.number() == number ? &o : nullptr;
-}
-
-std::uint32_t offer_table::place_of(const open_offer& o) noexcept {
-  return o.number() & place_mask;
-}
-
-void offer_table::close() noexcept {
-  CORDMA_ASSERT_OP(open_, >, 0U);
-  --open_;
 }
 
 }  // namespace cordma::detail

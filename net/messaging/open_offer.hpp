@@ -35,7 +35,10 @@ class open_offer : public list_node {
   [[nodiscard]] bool is_up_to_date() const noexcept { return sent_ == wanted_.bytes; }
   // The next bytes that are wanted, at most so many: a piece that is in flight until piece_done().
   [[nodiscard]] std::size_t take(std::uint64_t most, std::span<Slice> out) noexcept;
-  void piece_done() noexcept;
+  void piece_done() noexcept {
+    CORDMA_ASSERT_OP(in_flight_, >, 0U);
+    --in_flight_;
+  }
 
   void answer(protocol::offer_outcome outcome) noexcept;
   // The connection has ended.
@@ -72,10 +75,15 @@ class offer_table {
   [[nodiscard]] open_offer* open(message_send& op, std::uint64_t total) noexcept;
   // Null: none that waits for its answer has that number.
   [[nodiscard]] open_offer* find(std::uint32_t number) noexcept;
-  [[nodiscard]] static std::uint32_t place_of(const open_offer& o) noexcept;
+  [[nodiscard]] static std::uint32_t place_of(const open_offer& o) noexcept {
+    return o.number() & place_mask;
+  }
   [[nodiscard]] open_offer& at(std::uint32_t place) noexcept { return *all_[place]; }
   // One of them has ended.
-  void close() noexcept;
+  void close() noexcept {
+    CORDMA_ASSERT_OP(open_, >, 0U);
+    --open_;
+  }
   [[nodiscard]] std::uint32_t count() const noexcept { return open_; }
   template <class Visit>
   void for_each_open(Visit visit) noexcept {
@@ -87,6 +95,10 @@ class offer_table {
   [[nodiscard]] list<open_offer>& wanted() noexcept { return wanted_; }
 
  private:
+  static constexpr unsigned place_bits = 10;  // of an offer's number; the others count
+  static constexpr std::uint32_t place_mask = (1U << place_bits) - 1;
+  static_assert(protocol::most_offers <= place_mask + 1);
+
   std::vector<std::unique_ptr<open_offer>> all_;
   list<open_offer> wanted_;
   std::uint32_t open_ = 0;

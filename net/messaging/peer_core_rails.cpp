@@ -95,10 +95,8 @@ std::size_t peer_core::rail_after(std::size_t number, const protocol::offer& fro
 
 // In proportion to the rates of their devices, each of which its rails share; a short one where the least waits.
 void peer_core::plan(fetch& f) noexcept {
-  protocol::rail_split whole;
-  whole.parts = f.wanted() != 0 ? 1 : 0;
-  whole.part[0] = {.rail = 0, .offset = 0, .bytes = f.wanted()};
-  if (rails_.empty() || f.wanted() == 0) return f.plan(whole);
+  f.plan_one();
+  if (rails_.empty() || f.wanted() == 0) return;
   // What is not registered here cannot be read into, which is as if it were not registered there.
   for (std::size_t device = 1; device < agreed_.devices; ++device) {
     if (f.into().region()->keys[port_->devices()[device].place].lkey == 0) f.leave_out(device);
