@@ -109,6 +109,7 @@ class post_base : public operation_base {
   void post_open_send() noexcept;
   void post_open_recv() noexcept;
   void done_now() noexcept;
+  void put_now() noexcept;
   void carry_out() noexcept;
   void start_with_care() noexcept;
   // Why it cannot be carried out, as it stands. REQUIRES that it cannot.

@@ -258,17 +258,21 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
 [[gnu::noinline]] void post_base::post_open_send() noexcept { post_open(side::send); }
 [[gnu::noinline]] void post_base::post_open_recv() noexcept { post_open(side::recv); }
 
+[[gnu::noinline]] void post_base::put_now() noexcept {
+  const bool is_done =
+      endpoint_->pair()->put(segments_[0].addr, static_cast<std::uint32_t>(total_));
+  if (!is_done) return post_open_send();
+  done_now();
+}
+
+// Calls nothing itself: each way saves the registers that it needs.
 void post_base::start_send() noexcept {
   if (!is_open()) [[unlikely]]
     return start_with_care();
-  endpoint_core& e = *endpoint_;
-  if (!e.posts_now()) return post_open_send();
-  if (request_.op != transport::opcode::send || request_.segment_count != 1 ||
-      aside_ != aside::nothing) {
-    return carry_out();
-  }
-  if (!e.pair()->put(segments_[0].addr, static_cast<std::uint32_t>(total_))) return post_open_send();
-  done_now();
+  if (!endpoint_->posts_now()) return post_open_send();
+  const bool is_plain = request_.op == transport::opcode::send && request_.segment_count == 1 &&
+                        aside_ == aside::nothing;
+  is_plain ? put_now() : carry_out();
 }
 
 void post_base::start_recv() noexcept {

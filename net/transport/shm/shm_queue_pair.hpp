@@ -205,6 +205,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   // shm_queue_pair_remote.cpp
   [[nodiscard]] bool execute_access(send_entry& e) noexcept;
+  [[nodiscard]] bool access_now(send_request& request) noexcept;
   [[nodiscard]] bool access_one(const send_request& r) noexcept;
   [[nodiscard]] bool carry_out(const send_request& request, std::uint64_t& old) noexcept;
   [[nodiscard]] bool atomic_now(const send_request& r, remote_region& region,

@@ -60,11 +60,14 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 }
 
 bool shm_queue_pair::post_now(send_request& request) noexcept {
-  if (plain_ && !home_.handing_out()) [[likely]] {
-    if (request.op == opcode::flush) return all_taken();
-    if (access_one(request)) return true;
-  }
-  return carry_out(request, request.operand);
+  const bool is_free = plain_ && !home_.handing_out();
+  if (!is_free) [[unlikely]]
+    return carry_out(request, request.operand);
+  return request.op == opcode::flush ? all_taken() : access_now(request);
+}
+
+[[gnu::noinline]] bool shm_queue_pair::access_now(send_request& request) noexcept {
+  return access_one(request) || carry_out(request, request.operand);
 }
 
 // `old`: where an atomic leaves the word as it was.
@@ -133,7 +136,7 @@ bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
 }
 
 // Whether the peer has taken all that was sent; its memory has all that was written there.
-bool shm_queue_pair::all_taken() noexcept {
+[[gnu::noinline]] bool shm_queue_pair::all_taken() noexcept {
   show_withheld();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return writer_.taken() >= writer_.position();
