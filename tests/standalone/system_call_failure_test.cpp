@@ -187,10 +187,13 @@ void fail_each_of_opening(transport::kind over, system_call what) {
   CHECK(n < most);
 }
 
-// An atomic on memory that is not known yet is posted: the Worker keeps the place of its old value from then on.
+// An atomic on memory that is not known yet is posted: the Worker keeps places of old values, beside the requests of
+// each connection that it has at once.
 task<> fetch_first(stage& on, wire* w) {
   const MemoryRegion word = server_memory(on, 8);
-  co_await w->client.fetch_add(exported(word).all(), 1);
+  wire second = co_await connect_in_time(on);
+  for (wire* each : {w, &second}) co_await each->client.fetch_add(exported(word).all(), 1);
+  co_await second.client.close();
 }
 
 // How many sessions did not go well.
