@@ -325,29 +325,32 @@ class [[nodiscard]] operation : public Base {
     return this->home()->may_continue_inline();
   }
   // False where the awaiter goes on without suspending.
-  bool suspend(std::coroutine_handle<> h, task_context& chain) noexcept {
+  [[gnu::always_inline]] bool suspend(std::coroutine_handle<> h, task_context& chain) noexcept {
     CORDMA_REQUIRE(!this->awaited());
-    if (!this->goes_on()) [[unlikely]] {
-      if (this->state() == phase::idle) return start_and_suspend(h, chain);
-      if (this->done()) {
-        this->wait(h, chain);
-        chain.home().ready(*this);
-        return true;
-      }
-    }
+    if (!this->goes_on()) [[unlikely]]
+      return suspend_otherwise(h, chain);
     this->wait(h, chain);
     chain.wait_for(*this, &operation::cancel_it);
     return true;
   }
-  static void cancel_it(operation_base& it) noexcept { static_cast<Derived&>(it).cancel(); }
-  // It knew no reactor before it was awaited.
-  [[gnu::noinline]] bool start_and_suspend(std::coroutine_handle<> h,
+  // Not started; done, but not to go on at once; or turned away.
+  [[gnu::noinline]] bool suspend_otherwise(std::coroutine_handle<> h,
                                            task_context& chain) noexcept {
-    this->set_home(&chain.home());
-    start_now();
-    if (this->done() && chain.home().may_continue_inline()) return false;
-    return suspend(h, chain);
+    if (this->state() == phase::idle) {
+      // It knew no reactor before it was awaited.
+      this->set_home(&chain.home());
+      start_now();
+      if (this->done() && chain.home().may_continue_inline()) return false;
+    }
+    this->wait(h, chain);
+    if (this->done()) {
+      chain.home().ready(*this);
+    } else {
+      chain.wait_for(*this, &operation::cancel_it);
+    }
+    return true;
   }
+  static void cancel_it(operation_base& it) noexcept { static_cast<Derived&>(it).cancel(); }
 };
 
 }  // namespace cordma

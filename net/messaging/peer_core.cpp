@@ -415,7 +415,7 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
         const handler* const found = port_->core().handlers().of(what.id);
         if (found != nullptr && what.header <= head.body) [[likely]] {
           return found->plain ? call_plain(*found, what.header, m)
-                              : start_task(*found, what.header, head, m);
+                              : start_task(*found, words[0], words[1], m);
         }
       }
     }
@@ -472,15 +472,15 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   port_->core().call(found.plain, message);
 }
 
-[[gnu::noinline]] void peer_core::start_task(const handler& found, std::uint16_t header,
-                                             const frame_head& head,
+[[gnu::noinline]] void peer_core::start_task(const handler& found, std::uint64_t first,
+                                             std::uint64_t word,
                                              transport::arrived_message& m) noexcept {
   message_segment* const s = copy_arrived(m);
   if (s == nullptr) return;
   if (!found.task || !window_.take()) [[unlikely]]
     return on_frame(*s, m.bytes);
-  s->head = head;
-  s->header_bytes = header;
+  s->head = protocol::head_of(first, word);
+  s->header_bytes = protocol::am_of(word).header;
   held_.push_back(*s);
   say_what_waits();
   port_->core().start(found.task, ActiveMessage(*s));

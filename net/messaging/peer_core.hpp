@@ -124,7 +124,7 @@ class peer_core final : public endpoint_frames, public list_node {
   void take_slowly(transport::arrived_message& m) noexcept;
   void call_plain(const handler& found, std::uint32_t header,
                   transport::arrived_message& m) noexcept;
-  void start_task(const handler& found, std::uint16_t header, const protocol::frame_head& head,
+  void start_task(const handler& found, std::uint64_t first, std::uint64_t word,
                   transport::arrived_message& m) noexcept;
   // What `s` holds has a head that may be.
   void accept(message_segment& s) noexcept;
