@@ -232,7 +232,8 @@ task<bool> stream_in(ground& g) {
     while (g.stream.endpoint().state() != endpoint_state::closed) {
       co_await g.stream.endpoint().state_changed();
     }
-    for (int i = 0; i < 20; ++i) co_await moment(g.on);  // until its last receive has told it
+    while (g.stream.endpoint().inflight() != 0) co_await moment(g.on);
+    co_await moment(g.on);  // its last receive has told it
   }
   if (g.in == state::orphan) g.on.drop_client();
   co_return true;
