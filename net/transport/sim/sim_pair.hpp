@@ -56,6 +56,7 @@ class sim_pair final : public queue_pair {
   [[nodiscard]] std::string peer_address() const override;
   posted post_send(const send_request& request, completion& now) noexcept override;
   posted post_recv(const recv_request& request, completion& now) noexcept override;
+  using queue_pair::put;
   bool put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept override;
   void disconnect() noexcept override;
   void abort() noexcept override;

@@ -48,6 +48,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] std::string peer_address() const override { return peer_; }
   [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
   [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
+  using queue_pair::put;
   [[nodiscard]] bool put(message_head head, const std::byte* data,
                          std::uint32_t bytes) noexcept override;
   void ring() noexcept override { transmit(); }

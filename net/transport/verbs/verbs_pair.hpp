@@ -72,6 +72,7 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] result<queue_pair_state> device_state() const override;
   [[nodiscard]] posted post_send(const send_request& request, completion& now) noexcept override;
   [[nodiscard]] posted post_recv(const recv_request& request, completion& now) noexcept override;
+  using queue_pair::put;
   [[nodiscard]] bool put(message_head head, const std::byte* data,
                          std::uint32_t bytes) noexcept override;
   void ring() noexcept override;
