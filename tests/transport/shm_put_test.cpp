@@ -232,7 +232,7 @@ TEST_CASE("shm in place: a connection that floods keeps nobody from its turn") {
     CHECK(c.server.a->poll(out, progressed) == 0);
     CHECK(c.server.a->arrived().size() <= adapter::most_arrived);
     for (const arrived_message& m : c.server.a->arrived())
-      from_other += m.from == flooded.get() ? 1 : 0;
+      from_other += m.from == flooded.get() ? 1U : 0U;
     c.server.a->release_arrived();
   }
   CHECK(from_other == 100);
