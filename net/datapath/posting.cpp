@@ -1,10 +1,13 @@
 // From an operation to the transport, and from a completion back to it: what every message goes
 // through, in one file, so that the compiler sees it whole.
+#include <cordma/net/datagram.hpp>
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
+#include <cordma/net/memory_window.hpp>
 #include <cordma/net/transport/small_copy.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 namespace cordma::detail {
@@ -99,13 +102,37 @@ bool worker_core::try_to_grow() noexcept {
   complete(as, e, e.worker()->at_once(), false);
 }
 
+[[gnu::always_inline]] inline Slice worker_core::atomic_word(std::uint32_t index) noexcept {
+  slot_chunk& c = *chunks_[index / slots_per_chunk];
+  return c.words.all().part((index % slots_per_chunk) * 8, 8);
+}
+
+[[gnu::always_inline]] inline void worker_core::take_aside(post_base& op, std::uint32_t index,
+                                                           const completion& c) noexcept {
+  if (op.aside_ == post_base::aside::word) {
+    std::memcpy(&op.request_.operand, op.segments_[0].addr, 8);
+  } else if (op.aside_ == post_base::aside::peer) {
+    static_cast<datagram_base&>(op).peer_ = peer_of(index);
+  } else if (op.aside_ == post_base::aside::window) {
+    if (c.status == transport::wc_status::success) static_cast<bind_base&>(op).bound(c.key);
+  }
+}
+
 void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
   slot& s = *first_free_;
   const std::uint32_t index = index_of(s.id);
-  const result<void> ready = set_aside(op, index);
-  if (!ready) {
-    op.complete_failed(ready.why());
-    return;
+  const bool word = op.aside_ == post_base::aside::word;
+  if (!word || !chunks_[index / slots_per_chunk]->words) [[unlikely]] {
+    const result<void> ready = set_aside(op, index);
+    if (!ready) return op.complete_failed(ready.why());
+  }
+  if (word) [[likely]] {
+    op.request_.to = nullptr;
+    op.request_.segment_count = 0;
+    op.add(atomic_word(index));
+    if (post_in(s, e, op, post_base::side::send, nullptr) != posted::done) return;
+    take_aside(op, index, at_once_);
+    return op.done_at_once(post_base::side::send);
   }
   auto* const peer = op.aside_ == post_base::aside::peer ? &peer_of(index) : nullptr;
   op.request_.to = peer;
@@ -432,9 +459,10 @@ std::size_t adapter_poller::poll() noexcept {
   bool progressed = false;
   const std::size_t n = adapter_->poll(batch_, progressed);
   transport::adapter& a = *adapter_;
-  if ((n | std::size_t{progressed} | std::size_t{a.has_events()}) != 0) [[unlikely]]
+  if ((n | std::size_t{a.has_events()}) != 0) [[unlikely]]
     return look_at(n, batch_.size(), progressed);
-  if (a.arrived().size() != 1) return a.arrived().empty() ? 0 : look_at(0, batch_.size(), false);
+  if (a.arrived().empty()) return progressed ? 1 : 0;
+  if (progressed || a.arrived().size() != 1) return look_at(0, batch_.size(), progressed);
   // As most often.
   transport::arrived_message& m = a.arrived().front();
   m.from->in_place()->on_arrived(m);
@@ -453,12 +481,17 @@ std::size_t adapter_poller::poll() noexcept {
   return look_at(n, most, progressed);
 }
 
+// Apart, as an event is large.
+[[gnu::noinline]] static void look_at_events(adapter_poller& via, worker_core& owner) noexcept {
+  while (via.adapter().has_events()) owner.on_event(via, via.adapter().next_event());
+}
+
 // The completions of a poll, its events and its messages.
 [[gnu::noinline]] std::size_t adapter_poller::look_at(std::size_t n, std::size_t room,
                                                       bool progressed) noexcept {
   const std::size_t all = n + adapter_->arrived().size();
-  while (adapter_->has_events()) {
-    owner_.on_event(*this, adapter_->next_event());
+  if (adapter_->has_events()) {
+    look_at_events(*this, owner_);
     progressed = true;
   }
   if (n != 0) {

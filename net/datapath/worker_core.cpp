@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -143,11 +142,6 @@ void worker_core::grow() {
   growing_ = false;
 }
 
-Slice worker_core::atomic_word(std::uint32_t index) noexcept {
-  slot_chunk& c = *chunks_[index / slots_per_chunk];
-  return c.words.all().part((index % slots_per_chunk) * 8, 8);
-}
-
 // Atomics need eight registered bytes for the old value: every slot has its own.
 result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
   slot_chunk& c = *chunks_[index / slots_per_chunk];
@@ -170,31 +164,15 @@ void worker_core::make_peers() {
   has_peers_ = true;
 }
 
+// What an operation needs besides its request. For an atomic the word is put into that as it is posted.
 result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept {
-  if (op.aside_ == post_base::aside::keys) {
-    op.find_keys();
-    return {};
-  }
+  if (op.aside_ == post_base::aside::word) return prepare_words(index);
+  if (op.aside_ == post_base::aside::window) return static_cast<bind_base&>(op).prepare();
+  if (op.aside_ == post_base::aside::keys) op.find_keys();
   if (op.aside_ == post_base::aside::peer) {
     peer_of(index) = static_cast<datagram_base&>(op).peer_;
-    return {};
   }
-  if (op.aside_ == post_base::aside::window) return static_cast<bind_base&>(op).prepare();
-  result<void> ready = prepare_words(index);
-  if (!ready) return ready;
-  op.request_.segment_count = 0;
-  op.add(atomic_word(index));
-  return ready;
-}
-
-void worker_core::take_aside(post_base& op, std::uint32_t index, const completion& c) noexcept {
-  if (op.aside_ == post_base::aside::window) {
-    if (c.status == transport::wc_status::success) static_cast<bind_base&>(op).bound(c.key);
-  } else if (op.aside_ == post_base::aside::peer) {
-    static_cast<datagram_base&>(op).peer_ = peer_of(index);
-  } else if (op.aside_ == post_base::aside::word) {
-    std::memcpy(&op.request_.operand, atomic_word(index).data(), 8);
-  }
+  return {};
 }
 
 template <class Which>
