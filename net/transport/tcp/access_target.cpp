@@ -9,7 +9,7 @@ refusal access_target::read(const frame& f, std::uint16_t number) noexcept {
     return {wc_status::rem_access_err, "read memory it has no right to read"};
   }
   answers_.push(
-      {answer::kind::read, wc_status::success, number, f.length, f.remote_addr, f.rkey, 0});
+      {frame_type::read_response, wc_status::success, number, f.length, f.remote_addr, f.rkey, 0});
   return {};
 }
 
@@ -28,17 +28,17 @@ refusal access_target::atomic(const frame& f, std::uint16_t number) noexcept {
   } else {
     word.compare_exchange_strong(old, f.swap);
   }
-  answers_.push({answer::kind::atomic, wc_status::success, number, word_bytes, 0, 0, old});
+  answers_.push({frame_type::atomic_response, wc_status::success, number, 0, 0, 0, old});
   return {};
 }
 
-bool access_target::begin_answer(std::uint32_t number, region_table::pin& held) noexcept {
+bool access_target::begin_read(std::uint32_t number, region_table::pin& held) noexcept {
   answer& a = answers_[number];
-  if (a.what != answer::kind::read || a.length == 0) return true;
   held = pin(a.rkey, a.addr, a.length, access::remote_read);
   if (!held) {
-    a.what = answer::kind::nak;
+    a.type = frame_type::nak;
     a.status = wc_status::rem_access_err;
+    a.length = 0;
     answers_.end_with(number);
     return false;
   }

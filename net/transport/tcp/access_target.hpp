@@ -37,15 +37,23 @@ class access_target {
   [[nodiscard]] refusal read(const frame& f, std::uint16_t number) noexcept;
   [[nodiscard]] refusal atomic(const frame& f, std::uint16_t number) noexcept;
   void refuse(wc_status status, std::uint16_t number) noexcept {
-    answers_.push({answer::kind::nak, status, number, 0, 0, 0, 0});
+    answers_.push({frame_type::nak, status, number, 0, 0, 0, 0});
   }
-  // Where the answer to a read begins; `held`: what it reads. False, and its sender is refused, where it may not be
-  // read any more.
-  [[nodiscard]] bool begin_answer(std::uint32_t number, region_table::pin& held) noexcept;
+  // Where an answer begins; `held`: what a read reads. False, and its sender is refused, where it may not be read any
+  // more.
+  [[nodiscard]] bool begin_answer(std::uint32_t number, region_table::pin& held) noexcept {
+    return answers_[number].length == 0 || begin_read(number, held);
+  }
   // A word that has come whole. False where it may not be written any more.
   [[nodiscard]] bool store(const frame& f, std::uint64_t word) noexcept;
 
+  // What is registered here, for requests of this side.
+  [[nodiscard]] const memory_range* local(std::uint32_t lkey) const noexcept {
+    return regions_.local(lkey);
+  }
+
  private:
+  [[nodiscard]] bool begin_read(std::uint32_t number, region_table::pin& held) noexcept;
   [[nodiscard]] bool allows(const frame& f, access wanted) noexcept {
     return f.length == 0 || (has(rights_, wanted) && pin(f.rkey, f.remote_addr, f.length, wanted));
   }

@@ -16,17 +16,14 @@ enum class destination : std::uint8_t { none, receive, region, answer, nowhere }
 class arriving_frame {
  public:
   // A header, from here and what came before. `used`: of `bytes`, which may end in the middle of it.
-  [[nodiscard]] decoded read_header(std::span<const std::byte> bytes, std::size_t& used) noexcept {
-    if (saved_ == 0) {
-      const decoded d = decode(bytes);
-      used = d.what == decoded::outcome::whole ? d.size : bytes.size();
-      if (d.what == decoded::outcome::partial) save(bytes);
-      return d;
-    }
-    used = std::min(decode({pieces_.data(), saved_}).size - saved_, bytes.size());
-    save(bytes.first(used));
-    const decoded d = decode({pieces_.data(), saved_});
-    if (d.what == decoded::outcome::whole) saved_ = 0;
+  [[nodiscard, gnu::always_inline]] decoded read_header(std::span<const std::byte> bytes,
+                                                        std::size_t& used) noexcept {
+    if (saved_ != 0) [[unlikely]]
+      return read_rest(bytes, used);
+    const decoded d = decode(bytes);
+    used = d.what == decoded::outcome::whole ? d.size : bytes.size();
+    if (d.what == decoded::outcome::partial) [[unlikely]]
+      save(bytes);
     return d;
   }
 
@@ -65,10 +62,19 @@ class arriving_frame {
 
   // Of the payload that is arriving, or else of the one before: what the next one may be like.
   void expect(std::uint32_t bytes) noexcept { expected_ = bytes; }
-  [[nodiscard]] std::uint32_t expected() const noexcept { return std::max(left_, expected_); }
+  [[nodiscard]] std::uint32_t expected() const noexcept { return expected_; }
 
  private:
-  void save(std::span<const std::byte> bytes) noexcept {
+  // Of a header that comes in pieces.
+  [[nodiscard, gnu::noinline]] decoded read_rest(std::span<const std::byte> bytes,
+                                                 std::size_t& used) noexcept {
+    used = std::min(decode({pieces_.data(), saved_}).size - saved_, bytes.size());
+    save(bytes.first(used));
+    const decoded d = decode({pieces_.data(), saved_});
+    if (d.what == decoded::outcome::whole) saved_ = 0;
+    return d;
+  }
+  [[gnu::noinline]] void save(std::span<const std::byte> bytes) noexcept {
     std::memcpy(&pieces_[saved_], bytes.data(), bytes.size());
     saved_ += bytes.size();
   }

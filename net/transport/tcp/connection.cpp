@@ -44,80 +44,6 @@ result<std::uint32_t> connection::make_window(const window_range& range) {
   return target_.windows().make(range);
 }
 
-wc_status connection::check_local(segment_list list, access wanted, std::uint8_t flags) noexcept {
-  if ((flags & post_flag::inline_data) != 0) return wc_status::success;
-  for (const segment& s : list) {
-    if (s.length == 0) continue;
-    const memory_range* const r = home_.regions().local(s.lkey);
-    if (r == nullptr || !has(r->rights, wanted)) return wc_status::loc_prot_err;
-    const auto start = reinterpret_cast<std::uintptr_t>(r->addr);
-    const auto at = reinterpret_cast<std::uintptr_t>(s.addr);
-    if (at < start || s.length > r->length || at - start > r->length - s.length) {
-      return wc_status::loc_prot_err;
-    }
-  }
-  return wc_status::success;
-}
-
-wc_status connection::check_request(const send_request& r, std::uint64_t bytes) noexcept {
-  if (bytes > most_message) return wc_status::loc_len_err;
-  const segment_list list{r.segments, r.segment_count};
-  const bool atomic = is_atomic(to_frame_type(r.op));
-  if (atomic && (list.empty() || list.front().length < word_bytes)) return wc_status::loc_len_err;
-  return check_local(list, wants_answer(r.op) ? access::local_write : access::local_read, r.flags);
-}
-
-posted connection::post_send(const send_request& r, completion&) noexcept {
-  const std::uint32_t number = sends_.posted();
-  CORDMA_REQUIRE_OP(sends_.outstanding(), <, sends_.capacity());
-  CORDMA_REQUIRE_OP(r.segment_count, <=, sends_.segments_per_slot());
-  CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
-  segment* stored = sends_.storage(number);
-  std::uint64_t bytes = 0;
-  for (const segment& part : segment_list{r.segments, r.segment_count}) {
-    *stored++ = part;
-    bytes += part.length;
-  }
-  const bool binds = r.op == opcode::bind;
-  send_slot& s = sends_[number];
-  s = send_slot{
-      .id = r.id,
-      .remote_addr = r.remote_addr,
-      .rkey = binds ? target_.windows().key(static_cast<std::uint32_t>(r.operand)) : r.rkey,
-      .operand = r.operand,
-      .swap = r.swap,
-      .length = is_atomic(to_frame_type(r.op)) ? std::uint32_t{word_bytes}
-                                               : static_cast<std::uint32_t>(bytes),
-      .imm = r.imm,
-      .op = r.op,
-      .flags = r.flags,
-      .segment_count = r.segment_count,
-      .status = check_request(r, bytes),
-      .answered = false};
-  CORDMA_REQUIRE((r.flags & post_flag::inline_data) == 0 || s.length <= sends_.inline_bytes());
-  sends_.post();
-  if (life_.failed()) {
-    s.status = wc_status::wr_flush_err;
-    sends_.flush();
-    home_.mark(*this, work::completed);
-    return posted::pending;
-  }
-  if ((r.flags & post_flag::more) == 0) transmit();
-  if ((r.flags & post_flag::inline_data) != 0 && !life_.failed()) keep_inline(number);
-  return posted::pending;
-}
-
-// The caller's bytes go; what has not left, or may have to be sent again, is kept.
-void connection::keep_inline(std::uint32_t number) noexcept {
-  const bool left_whole = sends_.sent() - number == 1 && !output_.has_part_of_request(number);
-  if (left_whole && !credits_.are_shared()) return;
-  send_slot& s = sends_[number];
-  std::byte* const copy = sends_.inline_storage(number);
-  gather(sends_.segments(number), {copy, s.length});
-  *sends_.storage(number) = segment{copy, s.length, 0};
-  s.segment_count = 1;
-}
-
 posted connection::post_recv(const recv_request& r, completion&) noexcept {
   CORDMA_REQUIRE(!share_);
   CORDMA_REQUIRE_OP(receives_.outstanding(), <, receives_.capacity());
@@ -135,18 +61,34 @@ void connection::store(const recv_request& r) noexcept {
   const std::uint32_t number = receives_.posted();
   CORDMA_REQUIRE_OP(r.segment_count, <=, receives_.segments_per_slot());
   const segment_list list{r.segments, r.segment_count};
-  std::copy(list.begin(), list.end(), receives_.storage(number));
-  const std::uint64_t bytes = std::min<std::uint64_t>(total(list), UINT32_MAX);
-  receives_[number] = recv_slot{.id = r.id,
-                                .length = static_cast<std::uint32_t>(bytes),
-                                .byte_len = 0,
-                                .imm = 0,
-                                .segment_count = r.segment_count,
-                                .op = opcode::recv,
-                                .status = check_local(list, access::local_write, 0),
-                                .has_imm = false,
-                                .invalidated = 0};
+  segment* stored = receives_.storage(number);
+  std::uint64_t bytes = 0;
+  bool known = true;
+  for (const segment& part : list) {
+    *stored++ = part;
+    bytes += part.length;
+    known = known && is_known(part, access::local_write);
+  }
+  receives_[number] =
+      recv_slot{.id = r.id,
+                .length = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX)),
+                .byte_len = 0,
+                .imm = 0,
+                .segment_count = r.segment_count,
+                .op = opcode::recv,
+                .status = known ? wc_status::success : wc_status::loc_prot_err,
+                .has_imm = false,
+                .invalidated = 0};
   receives_.post();
+}
+
+completion connection::completion_of(const send_slot& s) noexcept {
+  const bool done = s.status == wc_status::success;
+  return {.id = s.id,
+          .byte_len = s.op == opcode::read && done ? s.head.length : 0,
+          .status = s.status,
+          .op = s.op,
+          .key = s.op == opcode::bind && done ? s.head.rkey : 0};
 }
 
 completion connection::completion_of(const recv_slot& s) noexcept {
@@ -161,25 +103,33 @@ completion connection::completion_of(const recv_slot& s) noexcept {
 }
 
 std::size_t connection::take(std::span<completion> out) noexcept {
+  if (life_.failed()) [[unlikely]]
+    return take_last(out);
   std::size_t n = 0;
-  const bool failed = life_.failed();
-  const bool hold = failed && life_.failed_in(home_.running_poll());
+  for (; n < out.size() && sends_.has_done(); ++n, sends_.take()) {
+    out[n] = completion_of(sends_.first_done());
+  }
+  for (; n < out.size() && receives_.has_done(); ++n, receives_.take()) {
+    out[n] = completion_of(receives_.untaken());
+  }
+  return n;
+}
+
+// Of a connection that has failed: those that were flushed in this poll are for the next one.
+std::size_t connection::take_last(std::span<completion> out) noexcept {
+  std::size_t n = 0;
+  const bool hold = life_.failed_in(home_.running_poll());
   for (; n < out.size() && sends_.has_done(); ++n, sends_.take()) {
     const send_slot& s = sends_.first_done();
     if (hold && s.status == wc_status::wr_flush_err) break;
-    const bool done = s.status == wc_status::success;
-    out[n] = completion{.id = s.id,
-                        .byte_len = s.op == opcode::read && done ? s.length : 0,
-                        .status = s.status,
-                        .op = s.op,
-                        .key = s.op == opcode::bind && done ? s.rkey : 0};
+    out[n] = completion_of(s);
   }
   for (; n < out.size() && receives_.has_done(); ++n, receives_.take()) {
     const recv_slot& s = receives_.untaken();
     if (hold && s.status == wc_status::wr_flush_err) break;
     out[n] = completion_of(s);
   }
-  if (failed && share_ && life_.was_open() && receives_.outstanding() == 0) share_.end();
+  if (share_ && life_.was_open() && receives_.outstanding() == 0) share_.end();
   return n;
 }
 

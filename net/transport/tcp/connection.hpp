@@ -112,11 +112,11 @@ class connection final : public queue_pair, public socket_handler, public receiv
 
   // connection.cpp: life and death
   void store(const recv_request& request) noexcept;
+  [[nodiscard]] static completion completion_of(const send_slot& s) noexcept;
   [[nodiscard]] completion completion_of(const recv_slot& s) noexcept;
-  [[nodiscard]] wc_status check_local(segment_list list, access wanted,
-                                      std::uint8_t flags) noexcept;
-  void keep_inline(std::uint32_t number) noexcept;
-  [[nodiscard]] wc_status check_request(const send_request& r, std::uint64_t bytes) noexcept;
+  [[nodiscard]] std::size_t take_last(std::span<completion> out) noexcept;
+  // Whether it lies in registered memory that may be used like that.
+  [[nodiscard]] bool is_known(const segment& s, access wanted) const noexcept;
   void enter_error(failure why) noexcept;
   void fail_request(wc_status status) noexcept;
   void break_off(failure why) noexcept;
@@ -155,38 +155,67 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void unblock_output() noexcept;
 
   // connection_single.cpp
-  void transmit() noexcept;
+  [[nodiscard]] send_slot& fill_slot(std::uint32_t number, const send_request& r) noexcept;
+  void name_window(send_slot& s, const send_request& r) noexcept;
+  void post_behind(std::uint32_t number) noexcept;
+  void keep_inline(std::uint32_t number) noexcept;
+  void transmit() noexcept {
+    if (life_ == phase::open && output_.is_free() && sends_.all_sent() &&
+        target_.answers().empty()) {
+      return;
+    }
+    send_waiting();
+  }
+  void send_waiting() noexcept;
   [[nodiscard]] bool startable(std::uint32_t number, std::uint32_t credits_used,
                                std::uint32_t reads) noexcept;
+  [[nodiscard]] bool may_begin(const send_slot& s, std::uint32_t credits_used,
+                               std::uint32_t reads) const noexcept;
   [[nodiscard]] frame stamped(frame head) const noexcept {
     head.ack = static_cast<std::uint16_t>(acks_.executed());
     head.credit = static_cast<std::uint16_t>(receives_.posted());
     return head;
   }
-  void told() noexcept;
-  void request_began(std::uint32_t number) noexcept;
+  // A frame's header leaves, as stamped() made it.
+  void told() noexcept {
+    acks_.told(receives_.posted());
+    output_.remove(frame_type::update);
+  }
+  [[gnu::always_inline]] void request_began(std::uint32_t number, opcode op) noexcept {
+    sends_.begin(number, op);
+    if (!takes_receive(op)) return;
+    credits_.use();
+    probe_.message_left();
+  }
   [[nodiscard]] bool send_single() noexcept;
+  [[nodiscard]] bool send_alone(std::uint32_t number, const send_slot& s) noexcept;
   [[nodiscard]] bool single_request() noexcept;
   [[nodiscard]] bool single_answer() noexcept;
   [[nodiscard]] bool single_update() noexcept;
   void left(const single_frame& f, outgoing::kind what, std::uint32_t number) noexcept;
+  void keep_rest(const outgoing& f) noexcept;
   [[nodiscard]] bool may_put(std::uint32_t bytes) const noexcept;
 
   // connection_input.cpp
   [[nodiscard]] bool receive_staged() noexcept;
   [[nodiscard]] bool receive_once() noexcept;
-  // One read; `staged`: bytes that went to `staging`.
-  [[nodiscard]] bool read_some(std::span<std::byte> staging, std::size_t& staged) noexcept;
+  // One read, between two frames or in the middle of a payload. `staged`: bytes that went to `staging`.
+  [[nodiscard]] bool read_headers(std::span<std::byte> staging, std::size_t& staged) noexcept;
+  [[nodiscard]] bool read_payload(std::span<std::byte> staging, std::size_t& staged) noexcept;
   [[nodiscard]] std::size_t staging_limit(std::size_t most) const noexcept;
   [[nodiscard]] bool took(ssize_t n, std::size_t asked, std::size_t direct,
                           std::size_t& staged) noexcept;
   [[nodiscard]] std::size_t aim(io_list<most_segments + 1>& io, region_table::pin& held) noexcept;
+  [[nodiscard]] bool receive_payload(std::span<std::byte> staging) noexcept;
+  [[nodiscard]] bool nothing_came(ssize_t n) noexcept;
   void feed(std::span<const std::byte> bytes) noexcept;
   void place(std::span<const std::byte> bytes) noexcept;
   void arrived(std::size_t bytes) noexcept;
   void carry_out(const frame& f) noexcept;
   void on_put(const frame& f) noexcept;
+  [[nodiscard]] bool counters_fit(const frame& f) noexcept;
   [[nodiscard]] bool on_counters(const frame& f) noexcept;
+  [[nodiscard]] bool on_acked(std::uint16_t acked) noexcept;
   void on_message(const frame& f) noexcept;
   void on_write(const frame& f) noexcept;
   void on_fetch(const frame& f) noexcept;
@@ -265,5 +294,31 @@ class connection final : public queue_pair, public socket_handler, public receiv
   input_buffer input_;  // where receives are shared
   checked_state<arrival_state> arrivals_{arrival_state::possible};
 };
+
+inline bool connection::read_headers(std::span<std::byte> staging, std::size_t& staged) noexcept {
+  CORDMA_ASSERT(!staging.empty());
+  const ssize_t n = ::recv(socket_.get(), staging.data(), staging.size(), 0);
+  if (n <= 0) return nothing_came(n);
+  watch_.on_sign();
+  staged = static_cast<std::size_t>(n);
+  drained_ = staged < staging.size();
+  return true;
+}
+
+[[gnu::always_inline]] inline void connection::after_input() noexcept {
+  acks_.input_came();
+  if (life_.failed()) return;
+  transmit();
+  if (acks_.due() || credit_due()) home_.mark(*this, work::due);
+}
+
+inline bool connection::is_known(const segment& s, access wanted) const noexcept {
+  if (s.length == 0) return true;
+  const memory_range* const r = target_.local(s.lkey);
+  if (r == nullptr || !has(r->rights, wanted)) return false;
+  const auto start = reinterpret_cast<std::uintptr_t>(r->addr);
+  const auto at = reinterpret_cast<std::uintptr_t>(s.addr);
+  return at >= start && s.length <= r->length && at - start <= r->length - s.length;
+}
 
 }  // namespace cordma::transport::tcp

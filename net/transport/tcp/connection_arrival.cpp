@@ -28,7 +28,9 @@ bool connection::fill_input() noexcept {
   if (!life_.carries()) input_.clear();
   const std::span<std::byte> room = input_.room();
   std::size_t staged = 0;
-  const bool any = read_some(room.first(staging_limit(room.size())), staged);
+  const std::span<std::byte> staging = room.first(staging_limit(room.size()));
+  const bool any =
+      in_.has_payload() ? read_payload(staging, staged) : read_headers(staging, staged);
   input_.add(staged);
   return any;
 }

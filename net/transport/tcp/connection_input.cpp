@@ -41,10 +41,20 @@ bool connection::receive_staged() noexcept {
   return any;
 }
 
-bool connection::receive_once() noexcept {
-  const std::span<std::byte> staging = home_.staging().first(staging_limit(home_.staging().size()));
+[[gnu::always_inline]] inline bool connection::receive_once() noexcept {
+  const std::span<std::byte> staging = home_.staging();
+  const std::size_t most = staging_limit(staging.size());
+  if (in_.has_payload()) [[unlikely]]
+    return receive_payload(staging.first(most));
   std::size_t staged = 0;
-  const bool any = read_some(staging, staged);
+  const bool any = read_headers(staging.first(most), staged);
+  feed(staging.first(staged));
+  return any;
+}
+
+[[gnu::noinline]] bool connection::receive_payload(std::span<std::byte> staging) noexcept {
+  std::size_t staged = 0;
+  const bool any = read_payload(staging, staged);
   feed(staging.first(staged));
   return any;
 }
@@ -54,12 +64,8 @@ std::size_t connection::staging_limit(std::size_t most) const noexcept {
   return is_large ? std::min(small_staging, most) : most;
 }
 
-bool connection::read_some(std::span<std::byte> staging, std::size_t& staged) noexcept {
+bool connection::read_payload(std::span<std::byte> staging, std::size_t& staged) noexcept {
   CORDMA_ASSERT(!staging.empty());
-  if (!in_.has_payload()) {
-    const ssize_t n = ::recv(socket_.get(), staging.data(), staging.size(), 0);
-    return took(n, staging.size(), 0, staged);
-  }
   io_list<most_segments + 1> io;
   region_table::pin held;
   const std::size_t direct = aim(io, held);
@@ -73,16 +79,7 @@ bool connection::read_some(std::span<std::byte> staging, std::size_t& staged) no
 // What a read of up to `asked` bytes has returned, `direct` of them into place.
 bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
                       std::size_t& staged) noexcept {
-  if (n < 0) {
-    if (errno == EINTR) return false;
-    drained_ = true;
-    if (errno != EAGAIN) end_of_stream();
-    return false;
-  }
-  if (n == 0) {
-    end_of_stream();
-    return true;
-  }
+  if (n <= 0) return nothing_came(n);
   watch_.on_sign();
   const auto bytes = static_cast<std::size_t>(n);
   drained_ = bytes < asked;
@@ -90,6 +87,18 @@ bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
   if (placed != 0) arrived(placed);
   staged = bytes - placed;
   return true;
+}
+
+// True at the end of the stream.
+[[gnu::noinline]] bool connection::nothing_came(ssize_t n) noexcept {
+  if (n == 0) {
+    end_of_stream();
+    return true;
+  }
+  if (errno == EINTR) return false;
+  drained_ = true;
+  if (errno != EAGAIN) end_of_stream();
+  return false;
 }
 
 // Where the rest of the payload goes without a detour. The region stays pinned while it is used.
@@ -112,7 +121,7 @@ std::size_t connection::aim(io_list<most_segments + 1>& io, region_table::pin& h
   return io.bytes();
 }
 
-void connection::feed(std::span<const std::byte> bytes) noexcept {
+[[gnu::always_inline]] inline void connection::feed(std::span<const std::byte> bytes) noexcept {
   while (!bytes.empty() && life_.carries()) {
     if (in_.has_payload()) {
       const std::size_t n = std::min<std::size_t>(in_.left(), bytes.size());
@@ -125,7 +134,7 @@ void connection::feed(std::span<const std::byte> bytes) noexcept {
     bytes = bytes.subspan(used);
     if (d.what == decoded::outcome::bad) return protocol_error(d.why);
     if (d.what != decoded::outcome::whole) continue;
-    if (!on_counters(d.value)) return protocol_error(impossible_counters);
+    if (!counters_fit(d.value)) return protocol_error(impossible_counters);
     carry_out(d.value);
   }
 }
@@ -190,12 +199,20 @@ void connection::carry_out(const frame& f) noexcept {
 }
 
 // Both counters only grow, and never beyond what is there to be counted.
-bool connection::on_counters(const frame& f) noexcept {
+[[gnu::always_inline]] inline bool connection::counters_fit(const frame& f) noexcept {
   if (!credits_.grant(f.credit)) return false;
   const auto acked = static_cast<std::uint16_t>(f.ack - low(sends_.acked()));
-  if (acked == 0) return true;
-  const bool sending = output_.has_part_of_request(sends_.sent() - 1);
-  if (acked > sends_.sent() - sends_.acked() - (sending ? 1 : 0)) return false;
+  return acked == 0 || on_acked(acked);
+}
+
+bool connection::on_counters(const frame& f) noexcept { return counters_fit(f); }
+
+[[gnu::noinline]] bool connection::on_acked(std::uint16_t acked) noexcept {
+  const std::uint32_t most = sends_.sent() - sends_.acked();
+  // The last one counts only if it was sent whole.
+  if (acked >= most && (acked > most || output_.has_part_of_request(sends_.sent() - 1))) {
+    return false;
+  }
   if (sends_.acknowledge(acked)) home_.mark(*this, work::completed);
   return true;
 }
@@ -343,13 +360,15 @@ void connection::on_answer(const frame& f) noexcept {
   }
   const send_slot& s = sends_[next];
   const bool read = f.type == frame_type::read_response;
-  if (read != (s.op == opcode::read) || (read && f.length != s.length)) {
+  if (read != (s.op == opcode::read) || (read && f.length != s.head.length)) {
     return protocol_error("answers something else than was asked");
   }
   if (read) return expect_payload(f, destination::answer);
-  CORDMA_ASSERT_OP(sends_.segments(next).front().length, >=, word_bytes);  // see check_request()
-  std::memcpy(sends_.segments(next).front().addr, &f.operand, word_bytes);
-  answer_complete();
+  const segment& word = *sends_.storage(next);
+  CORDMA_ASSERT_OP(word.length, >=, word_bytes);  // see fill_slot()
+  const bool any = sends_.answered();
+  std::memcpy(word.addr, &f.operand, word_bytes);
+  if (any) home_.mark(*this, work::completed);
 }
 
 void connection::on_nak(const frame& f) noexcept {
@@ -411,13 +430,6 @@ void connection::end_of_stream() noexcept {
         failure::of(errc::not_connected, {"the connection to ", peer_, " was closed"}));
   }
   break_off(peer_is_gone());
-}
-
-void connection::after_input() noexcept {
-  acks_.input_came();
-  if (life_.failed()) return;
-  transmit();
-  if (acks_.due() || credit_due()) home_.mark(*this, work::due);
 }
 
 bool connection::tend(urgency u) noexcept {

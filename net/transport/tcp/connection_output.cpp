@@ -180,7 +180,7 @@ bool connection::plan_request(out_batch& b) noexcept {
     return false;
   }
   const send_slot& s = sends_[number];
-  outgoing& f = b.next(outgoing::kind::request, stamped(head_of(s)));
+  outgoing& f = b.next(outgoing::kind::request, stamped(s.head));
   b.request_begins(s.op);
   add_payload(b, f);
   return true;
@@ -272,7 +272,7 @@ void connection::commit(out_batch& b, std::size_t written) noexcept {
     if (n == 0) return;
     written -= n;
     told();
-    if (f.what == outgoing::kind::request) request_began(f.number);
+    if (f.what == outgoing::kind::request) request_began(f.number, sends_[f.number].op);
     f.sent = n;
     if (f.sent < f.size()) return output_.keep(f);
     finished(f.type);

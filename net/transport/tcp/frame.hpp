@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cordma/net/transport/little_endian.hpp>
 #include <cordma/net/transport/types.hpp>
 #include <cstddef>
@@ -139,10 +140,15 @@ using header_buffer = std::array<std::byte, most_header>;
 }
 static_assert(header_size(static_cast<frame_type>(0)) == 0, "zeros are no frame");
 static_assert(header_size(static_cast<frame_type>(20)) == 0, "no type follows the last one");
+// Whether it is one of these, by one test of a bit.
+template <auto... Values, class Enum>
+[[nodiscard]] constexpr bool is_any(Enum value) noexcept {
+  constexpr std::uint32_t all = ((std::uint32_t{1} << static_cast<unsigned>(Values)) | ...);
+  return ((all >> (static_cast<unsigned>(value) % 32)) & 1) != 0;
+}
 [[nodiscard]] constexpr bool has_payload(frame_type type) noexcept {
-  return type == frame_type::send || type == frame_type::send_imm || type == frame_type::write ||
-         type == frame_type::write_imm || type == frame_type::read_response ||
-         type == frame_type::send_invalidate || type == frame_type::put;
+  using enum frame_type;
+  return is_any<send, send_imm, write, write_imm, read_response, send_invalidate, put>(type);
 }
 [[nodiscard]] constexpr bool has_imm(frame_type type) noexcept {
   return type == frame_type::send_imm || type == frame_type::write_imm;
@@ -178,25 +184,8 @@ static_assert(to_frame_type(opcode::read) == frame_type::read);
 static_assert(to_frame_type(opcode::fetch_add) == frame_type::fetch_add);
 static_assert(to_frame_type(opcode::send_invalidate) == frame_type::send_invalidate);
 
-// Returns the bytes that count; those behind them are written as well.
-inline std::size_t encode(const frame& f, std::span<std::byte, most_header> to) noexcept {
-  std::memcpy(to.data(), &f, sizeof f);
-  store(&to[frame_at::imm], __builtin_bswap32(f.imm));
-  const std::size_t size = header_size(f.type);
-  if (size == value_header) store(&to[frame_at::value], f.operand);
-  return size;
-}
-
-struct decoded {
-  enum class outcome : std::uint8_t { whole, partial, bad };
-  outcome what = outcome::partial;
-  std::size_t size = plain_header;  // whole: bytes used; partial: bytes needed to go on
-  const char* why = "";             // bad: what is wrong with it
-  frame value;
-};
-
 namespace detail {
-[[nodiscard]] inline const char* fault(const frame& f) noexcept {
+[[nodiscard]] constexpr const char* fault(const frame& f) noexcept {
   const auto status = static_cast<std::uint8_t>(f.status);
   if (f.type == frame_type::nak) {
     if (status == 0 || status >= wc_status_count) return "a nak without a known status";
@@ -211,38 +200,111 @@ namespace detail {
   const bool sized = has_payload(f.type) || f.type == frame_type::read;
   return sized || f.length == 0 ? nullptr : "a length where there is no payload";
 }
+
+// A header without a fault, as one comparison of each of its parts sees it. A nak never looks like that: fault() decides.
+struct header_rule {
+  std::uint64_t zero = 0;      // bits of its first eight bytes
+  std::uint32_t zero_imm = 0;  // bits
+  std::uint32_t least = 0;     // `length`, in bytes
+  std::uint32_t more = 0;      // by how much `length` may exceed that
+  std::uint32_t size =
+      UINT32_MAX;  // header and extension, in bytes: no input is long enough for an unknown type
+};
+inline constexpr std::size_t known_types = static_cast<std::size_t>(frame_type::put) + 1;
+[[nodiscard]] constexpr header_rule rule_of(frame_type type) noexcept {
+  constexpr std::uint64_t type_bits = 0xff, status_bits = 0xff00, request_bits = 0xffffULL << 48;
+  const bool sized = has_payload(type) || type == frame_type::read;
+  return {.zero = (type == frame_type::nak ? type_bits : status_bits) |
+                  (is_answer(type) ? 0 : request_bits),
+          .zero_imm = has_imm(type) ? 0 : UINT32_MAX,
+          .least = is_atomic(type) ? 8U : 0U,
+          .more = type == frame_type::put ? most_put
+                  : sized                 ? most_message
+                                          : 0,
+          .size = static_cast<std::uint32_t>(header_size(type))};
+}
+// By type; that of 0 is for all that are unknown.
+inline constexpr std::array<header_rule, known_types> rules = [] {
+  std::array<header_rule, known_types> all{};
+  for (std::size_t t = 1; t < known_types; ++t) all[t] = rule_of(static_cast<frame_type>(t));
+  return all;
+}();
+// What fits a rule at its limits has no fault.
+static_assert([] {
+  for (std::size_t t = 1; t < known_types; ++t) {
+    const auto type = static_cast<frame_type>(t);
+    if (type == frame_type::nak) continue;
+    if (fault({.type = type, .length = rules[t].least}) != nullptr) return false;
+    if (fault({.type = type, .length = rules[t].least + rules[t].more}) != nullptr) return false;
+  }
+  return true;
+}());
+}  // namespace detail
+
+// Returns the bytes that count; those behind them are written as well.
+inline std::size_t encode(const frame& f, std::span<std::byte, most_header> to) noexcept {
+  std::memcpy(to.data(), &f, sizeof f);
+  store(&to[frame_at::imm], __builtin_bswap32(f.imm));
+  const std::size_t size = detail::rules[static_cast<std::size_t>(f.type)].size;
+  if (size == value_header) store(&to[frame_at::value], f.operand);
+  return size;
+}
+
+struct decoded {
+  enum class outcome : std::uint8_t { whole, partial, bad };
+  outcome what = outcome::partial;
+  std::size_t size = plain_header;  // whole: bytes used; partial: bytes needed to go on
+  const char* why = "";             // bad: what is wrong with it
+  frame value;
+};
+
+namespace detail {
+// A header that is no whole one of a known type.
+[[nodiscard, gnu::noinline]] inline decoded undecoded(std::byte type) noexcept {
+  decoded d;
+  d.value.type = static_cast<frame_type>(type);
+  d.size = header_size(d.value.type);
+  if (d.size != 0) return d;
+  d.what = decoded::outcome::bad;
+  d.why = "an unknown frame type";
+  return d;
+}
+[[gnu::noinline]] inline void judge(decoded& d) noexcept {
+  const char* const why = fault(d.value);
+  if (why == nullptr) return;
+  d.what = decoded::outcome::bad;
+  d.why = why;
+}
 }  // namespace detail
 
 // Looks at the beginning of `bytes`; never beyond. The payload is not part of it.
-[[nodiscard]] inline decoded decode(std::span<const std::byte> bytes) noexcept {
-  decoded d;
-  if (bytes.empty()) return d;
-  frame& f = d.value;
-  f.type = static_cast<frame_type>(bytes[frame_at::type]);
-  d.size = header_size(f.type);
-  if (d.size == 0) {
-    d.what = decoded::outcome::bad;
-    d.why = "an unknown frame type";
-    return d;
-  }
-  if (bytes.size() < d.size) return d;
+[[nodiscard, gnu::always_inline]] inline decoded decode(std::span<const std::byte> bytes) noexcept {
+  if (bytes.empty()) return {};
   const std::byte* const p = bytes.data();
-  auto* const to = reinterpret_cast<std::byte*>(&f);
-  std::memcpy(to, p, plain_header);
-  f.imm = __builtin_bswap32(f.imm);
-  if (d.size == value_header) f.operand = load<std::uint64_t>(p + frame_at::value);
-  if (d.size >= target_header) {
-    std::memcpy(to + plain_header, p + plain_header, target_header - plain_header);
+  const auto type = static_cast<std::size_t>(*p);
+  const detail::header_rule& rule = detail::rules[type < detail::known_types ? type : 0];
+  if (bytes.size() < rule.size) [[unlikely]]
+    return detail::undecoded(*p);
+  // As a frame lies in memory; what the header does not have is 0.
+  std::array<std::uint64_t, most_header / sizeof(std::uint64_t)> words{};
+  std::memcpy(words.data(), p, plain_header);
+  const std::uint64_t too_much = (words[0] & rule.zero) | ((words[1] >> 32) & rule.zero_imm);
+  words[1] = (words[1] & UINT32_MAX) |
+             std::uint64_t{__builtin_bswap32(static_cast<std::uint32_t>(words[1] >> 32))} << 32;
+  if (rule.size == value_header) {
+    words[frame_at::operand / 8] = load<std::uint64_t>(p + frame_at::value);
+  } else if (rule.size >= target_header) {
+    std::memcpy(&words[plain_header / 8], p + plain_header, target_header - plain_header);
+    if (rule.size == atomic_header) {
+      std::memcpy(&words[target_header / 8], p + target_header, atomic_header - target_header);
+    }
   }
-  if (d.size == atomic_header) {
-    std::memcpy(to + target_header, p + target_header, atomic_header - target_header);
-  }
-  if (const char* const why = detail::fault(f); why != nullptr) {
-    d.what = decoded::outcome::bad;
-    d.why = why;
-    return d;
-  }
-  d.what = decoded::outcome::whole;
+  decoded d{.what = decoded::outcome::whole,
+            .size = rule.size,
+            .why = "",
+            .value = std::bit_cast<frame>(words)};
+  if (too_much != 0 || d.value.length - rule.least > rule.more) [[unlikely]]
+    detail::judge(d);
   return d;
 }
 

@@ -48,16 +48,16 @@ class look_schedule {
   }
   // `found`: the active connections had something; `others`: there are some that are not active.
   [[nodiscard]] bool due(bool found, bool others) noexcept {
-    const bool always = waiting_ > 0 || how_ == looking::in_virtual_time || found_elsewhere_;
-    if (always || (on_events() && !found)) return true;
-    if (polls_to_look_ > 0) {
-      --polls_to_look_;
-      return false;
+    if (waiting_ != 0 || found_elsewhere_) return true;
+    // Of the four ways to wait two differ from the others here.
+    if (how_ <= looking::on_events && (how_ == looking::in_virtual_time || !found)) [[unlikely]]
+      return true;
+    if (polls_to_look_ == 0) [[unlikely]] {
+      count_polls(others);
+      return true;
     }
-    polls_to_look_ = on_events() ? polls_per_event_look
-                     : others    ? polls_per_wide_look
-                                 : polls_per_look;
-    return true;
+    --polls_to_look_;
+    return false;
   }
   void looked(bool found) noexcept { found_elsewhere_ = found; }
   void polled(bool found) noexcept {
@@ -74,6 +74,11 @@ class look_schedule {
   }
 
  private:
+  [[gnu::noinline]] void count_polls(bool others) noexcept {
+    polls_to_look_ = on_events() ? polls_per_event_look
+                     : others    ? polls_per_wide_look
+                                 : polls_per_look;
+  }
   static constexpr unsigned polls_per_look = 64;        // when all connections are active
   static constexpr unsigned polls_per_wide_look = 8;    // when some are not
   static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy

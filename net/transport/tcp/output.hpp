@@ -49,36 +49,40 @@ class output {
   enum class puts : std::uint8_t { no, yes };
   explicit output(puts p) : rest_(p == puts::yes ? new std::byte[most_put] : nullptr) {}
 
-  [[nodiscard]] bool is_full() const noexcept { return state_ == output_state::full; }
+  [[nodiscard]] bool is_full() const noexcept { return (busy_ & full) != 0; }
   [[nodiscard]] bool is_awaited() const noexcept { return state_ != output_state::free; }
   // Returns by how many more the adapter waits.
   [[nodiscard]] int become(output_state next) noexcept {
     const int before = is_awaited() ? 1 : 0;
     state_.become(next);
+    busy_ = next == output_state::full ? busy_ | full : busy_ & ~full;
     return (is_awaited() ? 1 : 0) - before;
   }
 
-  [[nodiscard]] bool empty() const noexcept { return !has_partial() && due_ == 0; }
-  // What the next header says anyway does not count.
-  [[nodiscard]] bool is_clear() const noexcept {
-    return !has_partial() && (due_ & ~bit(frame_type::update)) == 0;
-  }
+  // Nothing is in front of a frame, and the socket has room.
+  [[nodiscard]] bool is_free() const noexcept { return busy_ == 0; }
+  // The same; what the next header says anyway does not count.
+  [[nodiscard]] bool is_clear() const noexcept { return (busy_ & ~bit(frame_type::update)) == 0; }
+  [[nodiscard]] bool empty() const noexcept { return (busy_ & ~full) == 0; }
   // A control frame, of which one is enough.
-  void add(frame_type t) noexcept { due_ |= bit(t); }
-  void remove(frame_type t) noexcept { due_ &= ~bit(t); }
-  [[nodiscard]] bool has(frame_type t) const noexcept { return (due_ & bit(t)) != 0; }
+  void add(frame_type t) noexcept { busy_ |= bit(t); }
+  void remove(frame_type t) noexcept { busy_ &= ~bit(t); }
+  [[nodiscard]] bool has(frame_type t) const noexcept { return (busy_ & bit(t)) != 0; }
 
   // A frame of which a part has left. Nothing else leaves before the rest.
-  [[nodiscard]] bool has_partial() const noexcept { return partial_.what != outgoing::kind::none; }
+  [[nodiscard]] bool has_partial() const noexcept { return (busy_ & part) != 0; }
   [[nodiscard]] bool has_part_of_put() const noexcept {
-    return partial_.what == outgoing::kind::put;
+    return has_partial() && partial_.what == outgoing::kind::put;
   }
   [[nodiscard]] bool has_part_of_request(std::uint32_t number) const noexcept {
-    return partial_.what == outgoing::kind::request && partial_.number == number;
+    return has_partial() && partial_.what == outgoing::kind::request && partial_.number == number;
   }
   [[nodiscard]] outgoing& partial() noexcept { return partial_; }
-  void keep(const outgoing& f) noexcept { partial_ = f; }
-  void drop_partial() noexcept { partial_.what = outgoing::kind::none; }
+  void keep(const outgoing& f) noexcept {
+    partial_ = f;
+    busy_ |= part;
+  }
+  void drop_partial() noexcept { busy_ &= ~part; }
 
   // Whether it has room for the rest of a put.
   [[nodiscard]] bool holds_puts() const noexcept { return rest_ != nullptr; }
@@ -92,7 +96,7 @@ class output {
     const std::size_t gone = f.sent > in_front ? static_cast<std::size_t>(f.sent) - in_front : 0;
     const std::size_t bytes = f.payload - sizeof head;
     if (gone < bytes) std::memcpy(&rest_[sizeof head + gone], data + gone, bytes - gone);
-    partial_ = f;
+    keep(f);
   }
   [[nodiscard]] const std::byte* put_payload() const noexcept { return rest_.get(); }
 
@@ -100,10 +104,12 @@ class output {
   [[nodiscard]] static constexpr std::uint32_t bit(frame_type t) noexcept {
     return 1U << static_cast<unsigned>(t);
   }
-  static_assert(static_cast<unsigned>(frame_type::put) < 32);
+  static constexpr std::uint32_t full = 1U << 31, part = 1U << 30;
+  static_assert(static_cast<unsigned>(frame_type::put) < 30);
 
   checked_state<output_state> state_{output_state::free};
-  std::uint32_t due_ = 0;  // by frame_type
+  // What is in front of a frame: control frames by type, the rest of a frame, a full socket.
+  std::uint32_t busy_ = 0;
   outgoing partial_;
   std::unique_ptr<std::byte[]> rest_;
 };

@@ -7,6 +7,8 @@
 #include <cordma/net/transport/transport.hpp>
 #include <cordma/runtime/check.hpp>
 #include <memory>
+#include <new>
+#include <type_traits>
 
 namespace cordma::transport::tcp {
 
@@ -19,7 +21,7 @@ class slot_ring {
       : mask_(std::bit_ceil(std::max(depth, 1U)) - 1),
         per_slot_(std::max(segments, 1U)),
         inline_bytes_(inline_bytes),
-        slots_(new Slot[mask_ + std::size_t{1}]),
+        slots_(static_cast<Slot*>(::operator new((mask_ + std::size_t{1}) * sizeof(Slot)))),
         segments_(new segment[(mask_ + std::size_t{1}) * per_slot_]),
         inline_(new std::byte[(mask_ + std::size_t{1}) * inline_bytes_]) {
     CORDMA_REQUIRE_OP(depth, <=, most_depth);
@@ -43,44 +45,53 @@ class slot_ring {
   std::uint32_t mask_;
   std::uint32_t per_slot_;
   std::uint32_t inline_bytes_;
-  std::unique_ptr<Slot[]> slots_;
+  // Not constructed, or all of them were touched at once.
+  static_assert(std::is_trivially_copyable_v<Slot> && std::is_trivially_destructible_v<Slot>);
+  struct free_memory {
+    void operator()(Slot* all) const noexcept { ::operator delete(all); }
+  };
+  std::unique_ptr<Slot[], free_memory> slots_;
   std::unique_ptr<segment[]> segments_;
   std::unique_ptr<std::byte[]> inline_;
 };
 
 struct send_slot {
+  frame head;  // but for what it says of the connection; `length` is that of all segments
   std::uint64_t id;
-  std::uint64_t remote_addr;
-  std::uint64_t rkey;
-  std::uint64_t operand;
-  std::uint64_t swap;
-  std::uint32_t length;  // bytes, of all segments
-  std::uint32_t imm;
   opcode op;
   std::uint8_t flags;
   std::uint16_t segment_count;
   wc_status status;  // before it is sent: what was wrong with it locally
   bool answered;     // reads and atomics: the answer is in the segments
 };
+static_assert(sizeof(send_slot) == 64, "found by a shift");
 
-[[nodiscard]] inline bool wants_answer(opcode op) noexcept {
-  return op == opcode::read || op == opcode::fetch_add || op == opcode::compare_swap;
+[[nodiscard]] constexpr bool wants_answer(opcode op) noexcept {
+  return is_any<opcode::read, opcode::fetch_add, opcode::compare_swap>(op);
 }
-// Its frame, but for what that says of the connection.
-[[nodiscard]] inline frame head_of(const send_slot& s) noexcept {
-  const frame_type type = to_frame_type(s.op);
-  return {.type = type,
-          .length = s.length,
-          .imm = has_imm(type) ? s.imm : 0,
-          .remote_addr = s.remote_addr,
-          .rkey = s.rkey,
-          .operand = type == frame_type::send_invalidate ? s.rkey : s.operand,
-          .swap = s.swap};
+[[nodiscard]] constexpr bool takes_receive(opcode op) noexcept {
+  return is_any<opcode::send, opcode::send_imm, opcode::write_imm, opcode::send_invalidate>(op);
 }
-[[nodiscard]] inline bool takes_receive(opcode op) noexcept {
-  return op == opcode::send || op == opcode::send_imm || op == opcode::write_imm ||
-         op == opcode::send_invalidate;
-}
+
+// What follows from its operation.
+struct request_rule {
+  frame_type type;
+  access wanted;  // of the memory here
+  bool is_atomic;
+  bool has_imm;
+};
+inline constexpr std::array<request_rule, opcode_count> request_rules = [] {
+  std::array<request_rule, opcode_count> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto op = static_cast<opcode>(i);
+    const frame_type type = to_frame_type(op);
+    all[i] = {.type = type,
+              .wanted = wants_answer(op) ? access::local_write : access::local_read,
+              .is_atomic = is_atomic(type),
+              .has_imm = has_imm(type)};
+  }
+  return all;
+}();
 
 // taken <= done <= acked <= sent <= posted, as distances. A request's number on the wire is its
 // number here, modulo 65536.
@@ -103,11 +114,14 @@ class send_queue : public slot_ring<send_slot> {
   void close() noexcept { closed_at_ = posted_; }
   [[nodiscard]] std::uint32_t closed_at() const noexcept { return closed_at_; }
 
-  void begin(std::uint32_t number) noexcept {
-    const opcode op = (*this)[number].op;
+  void begin(std::uint32_t number) noexcept { begin(number, (*this)[number].op); }
+  void begin(std::uint32_t number, opcode op) noexcept {
     sent_ = number + 1;
-    if (wants_answer(op)) ++reads_;
-    if (takes_receive(op)) last_message_ = sent_;
+    if (wants_answer(op)) {
+      ++reads_;
+    } else if (takes_receive(op)) {
+      last_message_ = sent_;
+    }
   }
   // The peer may refuse a message that is not acknowledged, and with it all that is behind it.
   [[nodiscard]] bool awaits_ack_of_message() const noexcept {
@@ -253,24 +267,20 @@ class recv_queue : public slot_ring<recv_slot> {
 
 // What the peer is still to be told about its requests, in their order.
 struct answer {
-  enum class kind : std::uint8_t { read, atomic, nak };
-  kind what;
+  frame_type type;   // read_response, atomic_response or nak
   wc_status status;  // nak
   std::uint16_t request;
-  std::uint32_t length;
+  std::uint32_t length;  // of a read, in bytes
   std::uint64_t addr;
   std::uint64_t rkey;
   std::uint64_t value;  // atomic, and a read of as many bytes: as it was when the answer began
 };
 [[nodiscard]] inline frame head_of(const answer& a) noexcept {
-  switch (a.what) {
-    case answer::kind::read:
-      return {.type = frame_type::read_response, .request = a.request, .length = a.length};
-    case answer::kind::atomic:
-      return {.type = frame_type::atomic_response, .request = a.request, .operand = a.value};
-    case answer::kind::nak: break;
-  }
-  return {.type = frame_type::nak, .status = a.status, .request = a.request};
+  return {.type = a.type,
+          .status = a.status,
+          .request = a.request,
+          .length = a.length,
+          .operand = a.value};
 }
 
 class answer_queue {

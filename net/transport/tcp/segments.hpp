@@ -4,7 +4,9 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cordma/net/transport/small_copy.hpp>
 #include <cordma/net/transport/types.hpp>
+#include <cordma/runtime/check.hpp>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -14,12 +16,6 @@ namespace cordma::transport::tcp {
 using segment_list = std::span<const segment>;
 inline constexpr std::uint32_t most_segments = 8;  // of a request or a receive
 static_assert(offsetof(iovec, iov_base) == 0 && sizeof(iovec) == 2 * sizeof(void*));
-
-[[nodiscard]] inline std::uint64_t total(segment_list list) noexcept {
-  std::uint64_t bytes = 0;
-  for (const segment& s : list) bytes += s.length;
-  return bytes;
-}
 
 // Calls visit(addr, length) for the pieces of [offset, offset + length), until it returns false.
 // REQUIRES that the list has that many bytes.
@@ -40,6 +36,10 @@ void for_each_piece(segment_list list, std::uint64_t offset, std::size_t length,
 
 inline void scatter(segment_list list, std::uint64_t offset,
                     std::span<const std::byte> from) noexcept {
+  if (list.size() == 1) {
+    CORDMA_ASSERT_OP(from.size(), <=, list.front().length - offset);
+    return copy_bytes(list.front().addr + offset, from.data(), from.size());
+  }
   const std::byte* next = from.data();
   for_each_piece(list, offset, from.size(), [&next](std::byte* to, std::size_t n) noexcept {
     std::memcpy(to, next, n);

@@ -4,6 +4,8 @@
 
 #include <sys/socket.h>
 
+#include <cordma/net/transport/little_endian.hpp>
+#include <cordma/net/transport/small_copy.hpp>
 #include <cordma/net/transport/tcp/output.hpp>
 #include <cordma/net/transport/tcp/segments.hpp>
 
@@ -17,24 +19,41 @@ class single_frame {
     return head.length <= most_payload || !has_payload(head.type);
   }
 
-  // REQUIRES fits(head).
-  explicit single_frame(const frame& head) noexcept
+  // `ack`, `credit`: of the connection. REQUIRES fits(head).
+  [[gnu::always_inline]] single_frame(const frame& head, std::uint32_t ack,
+                                      std::uint32_t credit) noexcept
       : type_(head.type), payload_(has_payload(head.type) ? head.length : 0) {
     CORDMA_REQUIRE_OP(payload_, <=, most_payload);
     header_bytes_ = encode(head, std::span(flat_).first<most_header>());
+    store(&flat_[frame_at::ack], static_cast<std::uint16_t>(ack));
+    store(&flat_[frame_at::credit], static_cast<std::uint16_t>(credit));
   }
   // False: nothing has left. REQUIRES that `payload` has as many bytes as the header says, in at most
   // most_segments pieces.
-  [[nodiscard]] bool write(int fd, segment_list payload) noexcept {
+  [[nodiscard, gnu::always_inline]] bool write(int fd, segment_list payload) noexcept {
     CORDMA_REQUIRE_OP(payload.size(), <=, most_segments);
-    const ssize_t n =
-        payload_ <= copied_below ? write_copy(fd, payload) : write_pieces(fd, payload);
-    sent_ = n > 0 ? static_cast<std::size_t>(n) : 0;
-    return n > 0;
+    if (payload_ > copied_below) [[unlikely]]
+      return write_pieces(fd, payload);
+    if (payload_ != 0) add(payload);
+    return write_copy(fd);
+  }
+  // The same of a frame that has none.
+  [[nodiscard, gnu::always_inline]] bool write(int fd) noexcept { return write_copy(fd); }
+  [[nodiscard]] bool is_bare() const noexcept { return payload_ == 0; }
+  // The same of a head and what is behind it.
+  [[nodiscard, gnu::always_inline]] bool write(int fd, const message_head& head,
+                                               const std::byte* data) noexcept {
+    if (payload_ > copied_below) [[unlikely]]
+      return write_behind(fd, head, data);
+    std::byte* const to = &flat_[header_bytes_];
+    std::memcpy(to, &head, sizeof head);
+    copy_bytes(to + sizeof head, data, payload_ - sizeof head);
+    return write_copy(fd);
   }
   [[nodiscard]] bool is_whole() const noexcept { return sent_ == header_bytes_ + payload_; }
   // For the output, which sends what is missing. REQUIRES a write that was not whole.
-  [[nodiscard]] outgoing rest(outgoing::kind what, std::uint32_t number) const noexcept {
+  [[nodiscard, gnu::noinline]] outgoing rest(outgoing::kind what,
+                                             std::uint32_t number) const noexcept {
     CORDMA_REQUIRE_OP(sent_, <, header_bytes_ + payload_);
     outgoing f;
     f.what = what;
@@ -48,18 +67,37 @@ class single_frame {
   }
 
  private:
-  [[nodiscard]] ssize_t write_copy(int fd, segment_list payload) noexcept {
-    gather(payload, {&flat_[header_bytes_], payload_});
-    return ::send(fd, flat_.data(), header_bytes_ + payload_, MSG_NOSIGNAL);
+  void add(segment_list payload) noexcept {
+    std::byte* const to = &flat_[header_bytes_];
+    if (payload.size() == 1) {
+      copy_bytes(to, payload.front().addr, payload_);
+    } else {
+      gather(payload, {to, payload_});
+    }
   }
-  [[nodiscard]] ssize_t write_pieces(int fd, segment_list payload) noexcept {
+  [[nodiscard, gnu::always_inline]] bool write_copy(int fd) noexcept {
+    return sent(::send(fd, flat_.data(), header_bytes_ + payload_, MSG_NOSIGNAL));
+  }
+  [[nodiscard, gnu::noinline]] bool write_behind(int fd, message_head head,
+                                                 const std::byte* data) noexcept {
+    const auto bytes = static_cast<std::uint32_t>(payload_ - sizeof head);
+    const std::array<segment, 2> pieces{
+        segment{reinterpret_cast<std::byte*>(&head), sizeof head, 0},
+        segment{const_cast<std::byte*>(data), bytes, 0}};
+    return write_pieces(fd, pieces);
+  }
+  [[nodiscard, gnu::noinline]] bool write_pieces(int fd, segment_list payload) noexcept {
     io_list<most_segments + 1> io;
     io.add(flat_.data(), header_bytes_);
     io.add(payload, 0, payload_, 0);
     msghdr m{};
     m.msg_iov = io.pieces().data();
     m.msg_iovlen = io.pieces().size();
-    return ::sendmsg(fd, &m, MSG_NOSIGNAL);
+    return sent(::sendmsg(fd, &m, MSG_NOSIGNAL));
+  }
+  [[nodiscard]] bool sent(ssize_t n) noexcept {
+    sent_ = n > 0 ? static_cast<std::size_t>(n) : 0;
+    return n > 0;
   }
 
   frame_type type_;

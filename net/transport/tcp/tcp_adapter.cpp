@@ -59,7 +59,9 @@ std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexc
 
 // Where there are completions, they have half of it.
 std::size_t tcp_adapter::room_for_messages(std::size_t all) noexcept {
-  return std::min(has_completions() ? (all + polls_ % 2) / 2 : all, most_arrived);
+  if (has_completions()) [[unlikely]]
+    all = (all + polls_ % 2) / 2;
+  return std::min(all, most_arrived);
 }
 
 // Those for which there is no place are the first ones of the next poll.
@@ -121,13 +123,14 @@ void tcp_adapter::do_due(bool now) noexcept {
 std::size_t tcp_adapter::hand_out(std::span<completion> out) noexcept {
   std::size_t n = has_reports() ? hand_out_reports(out) : 0;
   list<connection_link>& completed = to_do(work::completed);
-  list<connection_link> again;
-  while (n < out.size() && !completed.empty()) {
+  const connection_link* again = nullptr;  // the first of those that are not done in this poll
+  while (n < out.size() && !completed.empty() && &completed.front() != again) {
     connection_link& link = completed.pop_front();
     n += link.owner.take(out.subspan(n));
-    if (link.owner.has_completions()) again.push_back(link);
+    if (!link.owner.has_completions()) continue;
+    completed.push_back(link);
+    if (again == nullptr) again = &link;
   }
-  completed.splice_back(again);
   return n;
 }
 
