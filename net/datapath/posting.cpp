@@ -390,19 +390,6 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
 
 void worker_core::complete(slot& s, const completion& c) noexcept { finish_request(s, c, false); }
 
-// By what its id says that it is.
-void worker_core::on_completions(adapter_poller& via, std::span<const completion> all) noexcept {
-  for (const completion& c : all) {
-    switch (type_of(c.id)) {
-      [[likely]] case id_type_request:
-        on_request(via, c);
-        break;
-      case id_type_sink: on_sink_completion(via, c); break;
-      default: on_corrupt(via);
-    }
-  }
-}
-
 [[gnu::always_inline]] inline void worker_core::on_request(adapter_poller& via,
                                                            const completion& c) noexcept {
   const std::uint32_t index = index_of(c.id);
@@ -412,6 +399,20 @@ void worker_core::on_completions(adapter_poller& via, std::span<const completion
   if (c.id != s.id || s.endpoint == nullptr) [[unlikely]]
     return on_stale(via, generation_of(s.id) - generation_of(c.id));
   finish_request(s, c, true);
+}
+
+// By what its id says that it is. Part of look_at(), and a function of its own for tests.
+[[gnu::always_inline, gnu::used]] inline void worker_core::on_completions(
+    adapter_poller& via, std::span<const completion> all) noexcept {
+  for (const completion& c : all) {
+    switch (type_of(c.id)) {
+      [[likely]] case id_type_request:
+        on_request(via, c);
+        break;
+      case id_type_sink: on_sink_completion(via, c); break;
+      default: on_corrupt(via);
+    }
+  }
 }
 
 // There was such a request, and its slot has moved on by so many.
@@ -459,10 +460,11 @@ std::size_t adapter_poller::poll() noexcept {
   bool progressed = false;
   const std::size_t n = adapter_->poll(batch_, progressed);
   transport::adapter& a = *adapter_;
-  if ((n | std::size_t{a.has_events()}) != 0) [[unlikely]]
+  if ((n | std::size_t{progressed} | std::size_t{a.has_events()}) != 0) [[unlikely]] {
+    if ((n | a.arrived().size() | std::size_t{a.has_events()}) == 0) return 1;
     return look_at(n, batch_.size(), progressed);
-  if (a.arrived().empty()) return progressed ? 1 : 0;
-  if (progressed || a.arrived().size() != 1) return look_at(0, batch_.size(), progressed);
+  }
+  if (a.arrived().size() != 1) return a.arrived().empty() ? 0 : look_at(0, batch_.size(), false);
   // As most often.
   transport::arrived_message& m = a.arrived().front();
   m.from->in_place()->on_arrived(m);

@@ -1,14 +1,32 @@
-// When an adapter looks at its descriptors.
+// When an adapter looks at more than its completion queues.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
+
+#include <utility>
 
 namespace cordma::transport::verbs {
 
 // Bound to the adapter's thread.
 class lookout {
  public:
-  // One poll more: whether that looks.
+  // One poll more: whether nothing is due in it beside the completion queues.
+  [[nodiscard]] bool begin_short() noexcept {
+    if (calm_ == 0) return false;
+    --calm_;
+    return true;
+  }
+  // False: something is to be looked at, at the end of this poll or in the next one.
+  [[nodiscard]] bool is_calm() const noexcept { return calm_ != 0; }
+  void stir() noexcept {
+    left_ += calm_;
+    calm_ = 0;
+  }
+  // Polls are short until the next look. REQUIRES that nothing else is due.
+  void calm_down() noexcept {
+    if (waiting_ == 0 && !woken_) calm_ = std::exchange(left_, 0U);
+  }
+  // Of a poll that is not short: whether it looks at the descriptors.
   [[nodiscard]] bool is_due() noexcept {
     if (waiting_ == 0 && left_ != 0) {
       --left_;
@@ -21,21 +39,21 @@ class lookout {
   void add_waiting(int change) noexcept {
     waiting_ += change;
     CORDMA_ASSERT_OP(waiting_, >=, 0);
+    stir();
   }
   [[nodiscard]] int waiting() const noexcept { return waiting_; }
   // Most wake-ups are for completions, whose notification arm() reads. Only if there are
   // none does a poll look.
-  void wake() noexcept { woken_ = true; }
-  [[nodiscard]] bool take_wake() noexcept {
-    if (!woken_) [[likely]]
-      return false;
-    woken_ = false;
-    return true;
+  void wake() noexcept {
+    woken_ = true;
+    stir();
   }
+  [[nodiscard]] bool take_wake() noexcept { return std::exchange(woken_, false); }
 
  private:
   static constexpr unsigned polls_per_look = 64;
-  unsigned left_ = 0;  // polls until the next look
+  unsigned calm_ = 0;  // short polls to come
+  unsigned left_ = 0;  // polls until the next look, behind those
   int waiting_ = 0;
   bool woken_ = false;
 };

@@ -31,7 +31,9 @@ static_assert(sizeof(ibv_sge::length) == sizeof(segment::length) &&
 
 // Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
 [[nodiscard]] inline std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
-  return rkey <= UINT32_MAX ? static_cast<std::uint32_t>(rkey) : 0;
+  if (rkey > UINT32_MAX) [[unlikely]]
+    return 0;
+  return static_cast<std::uint32_t>(rkey);
 }
 
 // By opcode. A flush is a read of nothing, or what verbs_pair::right_to_ask() says: it needs no key, and its answer
@@ -101,8 +103,9 @@ class send_queue {
       return post_one_extended(r, id, flags);
     }
     ibv_send_wr wr;
+    ibv_send_wr* refused;  // it could be no other
     describe(wr, r, as_sges(r.segments), id, flags);
-    return post_plain(&wr);
+    return {ibv_post_send(pair_, &wr, &refused), nullptr};
   }
 
  private:

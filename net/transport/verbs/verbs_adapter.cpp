@@ -325,6 +325,7 @@ cm_event verbs_adapter::next_event() {
 void verbs_adapter::push_event(cm_event event) {
   events_.push_back(std::move(event));
   events_ready_ = true;
+  look_.stir();
 }
 
 void verbs_adapter::push_event(event_place& reserved, cm_event event) noexcept {
@@ -332,6 +333,7 @@ void verbs_adapter::push_event(event_place& reserved, cm_event event) noexcept {
   reserved.front() = std::move(event);
   events_.splice(events_.end(), reserved);
   events_ready_ = true;
+  look_.stir();
 }
 
 void verbs_adapter::drop_events(const queue_pair* pair, const listener* from) noexcept {

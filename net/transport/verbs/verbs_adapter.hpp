@@ -30,11 +30,10 @@ struct pair_link : list_node {
   verbs_pair* owner;
 };
 
-// Completions that were taken together, and are told one after the other.
+// Of completions that were taken together, those that are still to be told.
 struct completion_batch {
-  std::array<ibv_wc, completions_per_poll> taken;
-  const ibv_wc* next = taken.data();  // to be told
-  const ibv_wc* end = taken.data();
+  const ibv_wc* next;
+  const ibv_wc* end;
 };
 
 // Room for an event that has to be told though no memory is left.
@@ -51,9 +50,9 @@ struct completion_queue {
   explicit completion_queue(polled_queue q) noexcept : queue(std::move(q)) {}
   polled_queue queue;
   std::uint32_t promised = 0;
-  unsigned unacknowledged = 0;  // events read from the channel
-  bool dead = false;            // the device says so: nobody new is given a place in it
-  completion_batch* telling = nullptr;
+  unsigned unacknowledged = 0;          // events read from the channel
+  bool dead = false;                    // the device says so: nobody new is given a place in it
+  completion_batch* telling = nullptr;  // while one ahead of them is told that may drain the queue
 };
 
 // Requests of one queue pair that go behind one doorbell.
@@ -122,12 +121,14 @@ class verbs_adapter final : public adapter {
   void mark_completed(pair_link& l) noexcept {
     if (!l.linked()) completed_.push_back(l);
     outlet_.shut();
+    look_.stir();
   }
   // receive_queue.cpp
   [[nodiscard]] table_place enter(verbs_receive_queue& q);
   void leave(const verbs_receive_queue& q, const table_place& at) noexcept;
   void mark_completed(queue_link& l) noexcept {
     if (!l.linked()) completed_shared_.push_back(l);
+    look_.stir();
   }
   // Null where it is none of this adapter.
   [[nodiscard]] verbs_receive_queue* find(const receive_queue* q) noexcept;
@@ -193,11 +194,15 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
                                  const hello& theirs, std::span<const std::byte> user,
                                  verbs_listener* from);
-  std::size_t take_from(completion_queue& q) noexcept;
-  bool take_from_all() noexcept;
-  void tell(completion_batch& batch) noexcept;
-  void on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept;
+  bool take_from(completion_queue& q) noexcept;
+  std::size_t take_with_care(completion_queue& q) noexcept;
+  [[nodiscard, gnu::noinline]] const ibv_wc* tell_with_care(completion_queue& q,
+                                                            completion_batch rest) noexcept;
+  void on_unusual(const ibv_wc& wc) noexcept;
   void on_own_completion(const ibv_wc& wc) noexcept;
+  [[gnu::noinline]] void begin_poll(std::span<completion> out, bool& progressed) noexcept;
+  [[nodiscard, gnu::noinline]] std::size_t end_poll(std::span<completion> out,
+                                                    bool& progressed) noexcept;
   [[nodiscard]] std::size_t hand_out(std::span<completion> out) noexcept;
   void on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept;
   void on_told_of_shared(const async_event& e) noexcept;

@@ -100,9 +100,10 @@ class verbs_pair final : public queue_pair {
   void on_news(const cm_news& news) noexcept;
   void on_word(const control_message& m) noexcept;
   void on_async(ibv_event_type what) noexcept;
-  // First; where both are false on_completion() is for it.
-  [[nodiscard]] bool takes_usual(completion_outlet& out, const ibv_wc& wc) noexcept;
-  [[nodiscard]] bool takes_usual_receive(completion_outlet& out, const ibv_wc& wc) noexcept;
+  // The first of what was taken together, and those behind it that are alike; returns the one behind those. Null: the
+  // first is for on_completion(). REQUIRES that there is one.
+  [[nodiscard]] const ibv_wc* take_usual(completion_outlet& out, const ibv_wc* next,
+                                         const ibv_wc* end) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
   // Of its receive queue: what became of a message, told as every transport does.
   [[nodiscard]] wc_status on_shared_receive(const ibv_wc& wc) noexcept;
@@ -177,6 +178,8 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] posted post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept;
   // errno, 0 where the device has it.
   [[nodiscard]] int to_device(const recv_request& r, std::uint32_t place) noexcept;
+  [[nodiscard]] bool takes_usual(completion_outlet& out, const ibv_wc& wc) noexcept;
+  [[nodiscard]] bool takes_usual_receive(completion_outlet& out, const ibv_wc& wc) noexcept;
   void on_send(std::uint32_t number, const ibv_wc& wc) noexcept;
   void end_sends(std::uint32_t count, const ibv_wc& wc) noexcept;
   void after_failed_datagram() noexcept;

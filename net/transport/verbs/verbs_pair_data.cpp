@@ -348,7 +348,7 @@ posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place)
 [[gnu::always_inline]] inline int verbs_pair::to_device(const recv_request& r,
                                                         std::uint32_t place) noexcept {
   ibv_recv_wr wr = to_wr(r, names_.receive(place));
-  ibv_recv_wr* bad = nullptr;
+  ibv_recv_wr* bad;  // it could be no other
   return ibv_post_recv(native_.pair.get(), &wr, &bad);
 }
 
@@ -404,7 +404,6 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   const send_slot& s = sends_[sends_.done()];
   out.tell({.id = s.id, .byte_len = s.byte_len, .op = s.op});
   sends_.end_and_take();
-  watch_.on_completion();
   return true;
 }
 
@@ -420,8 +419,22 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   out.tell({.id = s.id, .byte_len = wc.byte_len, .op = kind_of(wc)});
   if (wc.wc_flags != 0) note_flags(out.last(), wc, home_.owner().hardware());
   receives_.release(place);
-  watch_.on_completion();
   return true;
+}
+
+// Those of one kind come mostly together.
+[[gnu::always_inline]] inline const ibv_wc* verbs_pair::take_usual(completion_outlet& out,
+                                                                   const ibv_wc* next,
+                                                                   const ibv_wc* end) noexcept {
+  if (takes_usual(out, *next)) {
+    while (++next != end && takes_usual(out, *next)) {}
+  } else if (takes_usual_receive(out, *next)) {
+    while (++next != end && takes_usual_receive(out, *next)) {}
+  } else {
+    return nullptr;
+  }
+  watch_.on_completion();
+  return next;
 }
 
 [[gnu::noinline]] void note_flags(completion& c, const ibv_wc& wc, const device& from) noexcept {
@@ -567,50 +580,49 @@ void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
 void verbs_adapter::drain(ibv_cq* queue) noexcept {
   for (const auto& q : queues_) {
     if (q->queue.get() != queue) continue;
-    if (q->telling != nullptr) tell(*q->telling);
-    while (take_from(*q) == completions_per_poll) {}
+    completion_batch* const rest = q->telling;
+    while (rest != nullptr && rest->next != rest->end) on_unusual(*rest->next++);
+    while (take_with_care(*q) == completions_per_poll) {}
   }
 }
 
-[[gnu::noinline]] std::size_t verbs_adapter::take_from(completion_queue& q) noexcept {
-  completion_batch batch;
-  const std::size_t count = q.queue.take(batch.taken);
-  if (count == 0) return 0;
-  batch.end = batch.next + count;
-  notices_.taken_since = true;
-  completion_batch* const before = std::exchange(q.telling, &batch);
-  tell(batch);
-  q.telling = before;
+// Outside of what poll() tells by itself.
+std::size_t verbs_adapter::take_with_care(completion_queue& q) noexcept {
+  std::array<ibv_wc, completions_per_poll> taken;
+  const std::size_t count = q.queue.take(taken);
+  if (count != 0) notices_.taken_since = true;
+  completion_batch rest{taken.data(), taken.data() + count};
+  while (rest.next != rest.end) rest.next = tell_with_care(q, rest);
   return count;
 }
 
-[[gnu::always_inline]] inline bool verbs_adapter::take_from_all() noexcept {
-  bool found = false;
-  for (const auto& q : queues_) {
-    if (take_from(*q) != 0) found = true;
-  }
-  return found;
+// The first of `rest`: where it drains the queue, the others are told from within. The next one to be told.
+const ibv_wc* verbs_adapter::tell_with_care(completion_queue& q, completion_batch rest) noexcept {
+  completion_batch* const before = std::exchange(q.telling, &rest);
+  on_unusual(*rest.next++);
+  q.telling = before;
+  return rest.next;
 }
 
-// Most completions concern nobody else; at any other the queue may be drained, and the rest told from within.
-[[gnu::always_inline]] inline void verbs_adapter::tell(completion_batch& batch) noexcept {
-  for (const ibv_wc* next = batch.next; next != batch.end;) {
-    const ibv_wc& wc = *next++;
-    verbs_pair* const p = pairs_.at(unpack(wc.wr_id).place);
-    if (p != nullptr && (p->takes_usual(outlet_, wc) || p->takes_usual_receive(outlet_, wc)))
-        [[likely]]
-      continue;
-    batch.next = next;
-    on_unusual(p, wc);
-    next = batch.next;
+// Most completions concern nobody else; at any other the queue may be drained. Whether there were any.
+[[gnu::always_inline]] inline bool verbs_adapter::take_from(completion_queue& q) noexcept {
+  std::array<ibv_wc, completions_per_poll> taken;
+  const std::size_t count = q.queue.take(taken);
+  if (count == 0) return false;
+  notices_.taken_since = true;
+  const ibv_wc* const end = taken.data() + count;
+  for (const ibv_wc* next = taken.data(); next != end;) {
+    verbs_pair* const p = pairs_.at(unpack(next->wr_id).place);
+    const ibv_wc* const behind = p != nullptr ? p->take_usual(outlet_, next, end) : nullptr;
+    next = behind != nullptr ? behind : tell_with_care(q, {next, end});
   }
-  batch.next = batch.end;
+  return true;
 }
 
-void verbs_adapter::on_unusual(verbs_pair* p, const ibv_wc& wc) noexcept {
+void verbs_adapter::on_unusual(const ibv_wc& wc) noexcept {
   const work_id id = unpack(wc.wr_id);
   if (!is_of_pair(id.what)) return on_own_completion(wc);
-  if (p != nullptr) p->on_completion(wc);
+  if (verbs_pair* const p = pairs_.at(id.place); p != nullptr) p->on_completion(wc);
 }
 
 // Of what is the adapter's own, rather than a queue pair's.
@@ -639,21 +651,42 @@ std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
   return n + hand_out_of(completed_shared_, out.subspan(n));
 }
 
-std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
-  // What could not be handed out before comes first.
+// A poll in which more is due. What could not be handed out before comes first.
+void verbs_adapter::begin_poll(std::span<completion> out, bool& progressed) noexcept {
   const bool at_once = completed_.empty() && completed_shared_.empty();
   outlet_.open(out.first(at_once ? out.size() : 0));
-  bool found = look_.is_due() && look();
-  if (take_from_all()) found = true;
-  if (look_.take_wake() && !found) [[unlikely]] {
-    found = look();
-    if (take_from_all()) found = true;
+  if (!look_.is_due()) return;
+  static_cast<void>(look_.take_wake());
+  if (look()) progressed = true;
+}
+
+// `out`: room behind what was told.
+std::size_t verbs_adapter::end_poll(std::span<completion> out, bool& progressed) noexcept {
+  if (look_.take_wake() && !progressed) {
+    progressed = look();
+    for (const auto& q : queues_) {
+      if (take_with_care(*q) != 0) progressed = true;
+    }
   }
-  if (found || !events_.empty()) progressed = true;
+  if (!events_.empty()) progressed = true;
+  const std::size_t n = hand_out(out);
+  if (completed_.empty() && completed_shared_.empty() && events_.empty()) look_.calm_down();
+  return n;
+}
+
+std::size_t verbs_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
+  if (look_.begin_short()) [[likely]] {
+    outlet_.open(out);
+  } else {
+    begin_poll(out, progressed);
+  }
+  for (const auto& q : queues_) {
+    if (take_from(*q)) progressed = true;
+  }
   const std::size_t n = outlet_.close(out.data());
-  if (completed_.empty() && completed_shared_.empty()) [[likely]]
+  if (look_.is_calm()) [[likely]]
     return n;
-  return n + hand_out(out.subspan(n));
+  return n + end_poll(out.subspan(n), progressed);
 }
 
 }  // namespace cordma::transport::verbs
