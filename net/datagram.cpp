@@ -128,7 +128,7 @@ std::size_t DatagramEndpoint::max_datagram() const noexcept { return core_->caps
 const endpoint_options& DatagramEndpoint::actual() const noexcept { return core_->granted(); }
 transport::kind DatagramEndpoint::transport() const noexcept { return core_->caps().transport; }
 std::size_t DatagramEndpoint::inflight() const noexcept { return core_->inflight(); }
-const endpoint_counters& DatagramEndpoint::counters() const noexcept { return core_->counters(); }
+endpoint_counters DatagramEndpoint::counters() const noexcept { return core_->counters(); }
 
 // ---- resolve_operation ----
 

@@ -147,7 +147,7 @@ class DatagramEndpoint {
   [[nodiscard]] const endpoint_options& actual() const noexcept;
   [[nodiscard]] transport::kind transport() const noexcept;
   [[nodiscard]] std::size_t inflight() const noexcept;
-  [[nodiscard]] const endpoint_counters& counters() const noexcept;
+  [[nodiscard]] endpoint_counters counters() const noexcept;
 
  private:
   std::unique_ptr<detail::endpoint_core> core_;

@@ -273,7 +273,7 @@ std::string Endpoint::peer_address() const {
 }
 std::span<const std::byte> Endpoint::peer_data() const noexcept { return core_->told().peer_data; }
 std::size_t Endpoint::inflight() const noexcept { return core_->inflight(); }
-const endpoint_counters& Endpoint::counters() const noexcept { return core_->counters(); }
+endpoint_counters Endpoint::counters() const noexcept { return core_->counters(); }
 
 state_operation::state_operation(detail::endpoint_core& endpoint, kind what) noexcept
     : operation(endpoint.home()), endpoint_(&endpoint), kind_(what) {}

@@ -246,7 +246,7 @@ class Endpoint : public user_data_holder {
   [[nodiscard]] std::span<const std::byte> peer_data() const noexcept;
   // Requests posted and not yet complete.
   [[nodiscard]] std::size_t inflight() const noexcept;
-  [[nodiscard]] const endpoint_counters& counters() const noexcept;
+  [[nodiscard]] endpoint_counters counters() const noexcept;
 
   // For the library.
   [[nodiscard]] detail::endpoint_core& core() noexcept { return *core_; }

@@ -124,10 +124,19 @@ void message_send::fail(failure why) noexcept {
 
 void message_send::do_start() noexcept {
   endpoint_core& e = *endpoint_;
-  if (straight_ && e.frames() != nullptr && home()->on_owner_thread() &&
-      peer_of(e).put(eager_, word_, slices_[0])) [[likely]] {
-    return leave_at_once();
+  const Slice& s = slices_[0];
+  if (!straight_ || e.frames() == nullptr || !home()->on_owner_thread() || !peer_of(e).may_put(s))
+      [[unlikely]] {
+    return start_with_care();
   }
+  if (!peer_of(e).put(eager_, word_, s.data(), static_cast<std::uint32_t>(s.size()))) [[unlikely]]
+    return start_after_all();
+  leave_at_once();
+}
+
+// The transport did not put it.
+[[gnu::noinline]] void message_send::start_after_all() noexcept {
+  peer_of(*endpoint_).take_back(total_);
   start_with_care();
 }
 

@@ -96,6 +96,7 @@ class message_send : public operation_base {
   void do_start() noexcept;
   void start_with_care() noexcept;
   // The transport has its own copy.
+  void start_after_all() noexcept;
   void leave_at_once() noexcept {
     left_ = true;
     set_phase(phase::done);
@@ -173,6 +174,8 @@ class message_receive : public operation_base {
   [[nodiscard]] bool takes(const message_segment& s) const noexcept;
   void refuse_message() noexcept;
   void got(std::span<const std::byte> message, std::uint64_t tag, Endpoint* from) noexcept;
+  // Ends one of the matcher's, whose bytes the caller copies before its task runs.
+  void gets_all(std::uint64_t bytes, std::uint64_t tag, Endpoint* from) noexcept;
   void got_part(std::span<const std::byte> message) noexcept;
 
   bool on_device_ = false;  // into device memory

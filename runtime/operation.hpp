@@ -159,6 +159,17 @@ class operation_base : public ready_item {
     }
   }
 
+  // The same, for one that a list has.
+  [[gnu::always_inline]] void finish_from_list() noexcept {
+    CORDMA_ASSERT(!done());
+    failure_.is_.at = phase::done;
+    if (awaited()) [[likely]] {
+      home_->ready_from_list(*this);
+    } else {
+      unlink();
+    }
+  }
+
   void do_not_wait() noexcept { failure_.is_.turn = turn::refused; }
   // For those that wait for more than they are queued for.
   [[nodiscard]] bool would_not_wait() const noexcept { return failure_.is_.turn == turn::refused; }

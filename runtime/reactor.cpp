@@ -174,25 +174,28 @@ result<std::size_t> reactor::poll() noexcept {
 
 [[gnu::always_inline]] inline std::size_t reactor::pass() noexcept {
   in_turn_ = true;
-  reactor* const outer = std::exchange(current_reactor, this);
-  inline_budget_ = inline_budget_per_turn;
   own_timer_only_ = false;
+  outer_ = std::exchange(current_reactor, this);
+  inline_budget_ = inline_budget_per_turn;
   std::size_t work = poll_all();
-  if (!inbox_.empty() || timers_.first() != nullptr) work = run_inbox_and_timers(work);
-  if (!ready_.empty()) work += run_ready();
-  current_reactor = outer;
+  if (!inbox_.empty()) [[unlikely]]
+    work += run_inbox();
+  if (timers_.first() != nullptr && is_clock_due()) [[unlikely]]
+    work += fire_timers(work == 0);
+  if (!ready_.empty()) {
+    ++work;
+    run_first_ready();
+    if (end_of_pass_.linked()) [[unlikely]]
+      work += run_ready_to_the_end();
+  }
+  current_reactor = outer_;
   in_turn_ = false;
   ++counters_.turns;
   time_.count_pass();
-  if (work == 0) ++counters_.idle_turns;
-  return work;
-}
-
-[[gnu::noinline]] std::size_t reactor::run_inbox_and_timers(std::size_t work) noexcept {
-  work += run_inbox();
-  const std::size_t fired = fire_timers();
-  own_timer_only_ = work == 0 && fired != 0;
-  return work + fired;
+  if (work != 0) [[likely]]
+    return work;
+  ++counters_.idle_turns;
+  return 0;
 }
 
 std::size_t reactor::poll_all() noexcept {
@@ -202,23 +205,21 @@ std::size_t reactor::poll_all() noexcept {
   return work;
 }
 
-std::size_t reactor::run_inbox() noexcept {
-  if (inbox_.empty()) return 0;
+[[gnu::noinline]] std::size_t reactor::run_inbox() noexcept {
   const std::size_t work = inbox_.run();
   counters_.inbox_items += work;
   return work;
 }
 
 // What becomes ready meanwhile waits for the next pass, behind the pollers.
-[[gnu::always_inline]] inline std::size_t reactor::run_ready() noexcept {
+[[gnu::always_inline]] inline void reactor::run_first_ready() noexcept {
   ready_item& first = ready_.pop_front();
   ++counters_.resumes;
   if (!ready_.empty()) ready_.push_back(end_of_pass_);
   first.run_(first);
-  return end_of_pass_.linked() ? 1 + run_ready_to_the_end() : 1;
 }
 
-std::size_t reactor::run_ready_to_the_end() noexcept {
+[[gnu::noinline]] std::size_t reactor::run_ready_to_the_end() noexcept {
   std::size_t work = 0;
   while (&ready_.front() != &end_of_pass_ && work + 1 < most_ready_per_turn) {
     ready_item& item = ready_.pop_front();
@@ -432,12 +433,8 @@ void reactor::remove(timer& t) noexcept {
   timers_.remove(t);
 }
 
-std::size_t reactor::fire_timers() noexcept {
-  if (timers_.first() == nullptr) return 0;
-  if (turns_to_clock_ > 0) {
-    --turns_to_clock_;
-    return 0;
-  }
+// `alone`: this pass has found nothing else.
+[[gnu::noinline]] std::size_t reactor::fire_timers(bool alone) noexcept {
   turns_to_clock_ = ready_.empty() ? idle_turns_per_clock : busy_turns_per_clock;
   if (!time_.real()) turns_to_clock_ = 0;
   const time_point now = time_.now();
@@ -449,6 +446,7 @@ std::size_t reactor::fire_timers() noexcept {
     t.fire_(t);
   }
   counters_.timers_fired += work;
+  own_timer_only_ = alone && work != 0;
   return work;
 }
 

@@ -198,11 +198,12 @@ class reactor {
   // The same, out of the list that the item may be in. REQUIRES that a poll of the reactor calls it.
   void ready_in_poll(ready_item& item) noexcept {
     if (item.linked()) {
-      ready_.move_back(item);
+      ready_from_list(item);
     } else {
       ready_.push_back(item);
     }
   }
+  void ready_from_list(ready_item& item) noexcept { ready_.move_back(item); }
   // Whoever does something on the owner thread while a foreign loop waits for fd() says so: the wait
   // ends. Costs nothing otherwise.
   void stir() noexcept {
@@ -265,10 +266,14 @@ class reactor {
   std::size_t pass() noexcept;
   std::size_t poll_all() noexcept;
   // These and `work`.
-  std::size_t run_inbox_and_timers(std::size_t work) noexcept;
   std::size_t run_inbox() noexcept;
-  std::size_t fire_timers() noexcept;
-  std::size_t run_ready() noexcept;
+  [[nodiscard]] bool is_clock_due() noexcept {
+    if (turns_to_clock_ == 0) return true;
+    --turns_to_clock_;
+    return false;
+  }
+  std::size_t fire_timers(bool alone) noexcept;
+  void run_first_ready() noexcept;
   std::size_t run_ready_to_the_end() noexcept;
   void idle() noexcept;
   void sleep_once() noexcept;
@@ -294,17 +299,18 @@ class reactor {
   int inline_budget_ = inline_budget_per_turn;
   detail::wait_set waits_;
   sleeper* sleeper_ = nullptr;
+  reactor* outer_ = nullptr;  // in whose turn this one's is
   process_mark process_;
   std::atomic<std::uint64_t> owner_thread_;
   std::atomic<bool> running_{false};  // inside run_until()
   bool in_turn_ = false;
+  bool own_timer_only_ = false;  // all that the last pass found to do
   bool armed_ = false;
   bool stop_requested_ = false;
   bool stuck_ = false;
   bool work_expected_ = false;
 
   detail::idleness idleness_;    // adaptive
-  bool own_timer_only_ = false;  // all that the last pass found to do
   unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
   reactor_counters counters_;
 

@@ -111,10 +111,9 @@ task<> answer_by_tag(side* s, int operations) {
   }
 }
 
-message_send_operation am_send(side* s) {
-  constexpr std::span<const std::byte> no_header;
-  return s->endpoint.am_send(am_id, no_header, s->out(8));
-}
+constexpr std::span<const std::byte> no_header;
+
+message_send_operation am_send(side* s) { return s->endpoint.am_send(am_id, no_header, s->out(8)); }
 
 task<> answer_asked(side* s) { co_await am_send(s); }
 
@@ -139,21 +138,22 @@ void set_handlers(pair& p) {
 }
 
 // A plain handler cannot wait: what it sends has to find room.
-void am_send_now(side* s) {
-  message_send_operation op = am_send(s);
+void am_send_now(side* s, const Slice& out) {
+  message_send_operation op = s->endpoint.am_send(am_id, no_header, out);
   op.start();
   if (!op.done()) throw std::runtime_error("a message found no room");
 }
 
 void set_plain_handlers(pair& p) {
-  p.near.messages->on(am_id, [s = &p.near](const ShortMessage&) {
+  p.near.messages->on(am_id, [s = &p.near, out = p.near.out(8)](const ShortMessage&) {
     if (--s->to_come == 0) {
       s->all_came.set();
     } else {
-      am_send_now(s);
+      am_send_now(s, out);
     }
   });
-  p.far.messages->on(am_id, [s = &p.far](const ShortMessage&) { am_send_now(s); });
+  p.far.messages->on(
+      am_id, [s = &p.far, out = p.far.out(8)](const ShortMessage&) { am_send_now(s, out); });
 }
 
 constexpr std::size_t piece = 4096;

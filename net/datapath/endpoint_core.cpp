@@ -160,6 +160,14 @@ void endpoint_core::add(window_core& w) noexcept {
   windows_.push_back(w);
 }
 
+endpoint_counters endpoint_core::counters() const noexcept {
+  endpoint_counters all = counters_;
+  all.sends += counters_.puts;
+  all.rings += counters_.puts;
+  all.immediate += counters_.puts;
+  return all;
+}
+
 // ---- requests ----
 
 void endpoint_core::ring() noexcept {

@@ -95,6 +95,11 @@ struct introduction {
   std::vector<std::byte> peer_data;
 };
 
+// Most sends have a doorbell of their own, and are done with the post: one count for the three.
+struct endpoint_tally : endpoint_counters {
+  std::uint64_t puts = 0;  // those, which the others do not contain
+};
+
 class endpoint_core final : public list_node, public transport::message_taker {
  public:
   using side = post_base::side;
@@ -115,7 +120,7 @@ class endpoint_core final : public list_node, public transport::message_taker {
   [[nodiscard]] std::size_t key_place() const noexcept { return route_.key_place; }
   [[nodiscard]] post_base::aside plain_needs() const noexcept { return route_.plain_needs; }
   [[nodiscard]] const transport::queue_pair_options& granted() const noexcept { return granted_; }
-  [[nodiscard]] const endpoint_counters& counters() const noexcept { return counters_; }
+  [[nodiscard]] endpoint_counters counters() const noexcept;
   [[nodiscard]] const introduction& told() const noexcept { return told_; }
   [[nodiscard]] bool is_inherited() const noexcept {
     return home_ != nullptr && home_->inherited();
@@ -262,15 +267,11 @@ class endpoint_core final : public list_node, public transport::message_taker {
   }
   // A request that is done with its post; one that was not, after all.
   void count_put(std::uint64_t bytes) noexcept {
-    ++counters_.sends;
-    ++counters_.rings;
-    ++counters_.immediate;
+    ++counters_.puts;
     counters_.bytes_sent += bytes;
   }
   void take_back_put(std::uint64_t bytes) noexcept {
-    --counters_.sends;
-    --counters_.rings;
-    --counters_.immediate;
+    --counters_.puts;
     counters_.bytes_sent -= bytes;
   }
   void count_immediate() noexcept { ++counters_.immediate; }
@@ -335,6 +336,8 @@ class endpoint_core final : public list_node, public transport::message_taker {
   [[nodiscard]] transport::posted post_and_tell(const transport::recv_request& r,
                                                 transport::completion& now) noexcept;
   void tell_posted() noexcept;
+  // What was finished with `m`.
+  void copy_and_pump(post_base& op, const transport::arrived_message& m) noexcept;
   void post_held_now() noexcept;
   [[nodiscard]] bool adopt_orphan(post_base& op) noexcept;
   void drop_first_kept() noexcept;
@@ -363,7 +366,7 @@ class endpoint_core final : public list_node, public transport::message_taker {
   transport::queue_pair_options granted_;  // but for the places of frames
   receive_slots received_;
   MemoryRegion posted_word_;  // empty: the peer is not told how many receives were posted
-  endpoint_counters counters_;
+  endpoint_tally counters_;
   endpoint_traffic traffic_;
   Endpoint* handle_ = nullptr;
   bool handle_gone_ = false;

@@ -128,8 +128,9 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
   }
   if (word) [[likely]] {
     op.request_.to = nullptr;
-    op.request_.segment_count = 0;
-    op.add(atomic_word(index));
+    const Slice own = atomic_word(index);
+    op.put(0, own);
+    op.total_ = own.size();
     if (post_in(s, e, op, post_base::side::send, nullptr) != posted::done) return;
     take_aside(op, index, at_once_);
     return op.done_at_once(post_base::side::send);
@@ -214,12 +215,19 @@ void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
     return post_held_now();  // the transport fails it
   }
   recvs_.give_back();
-  transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
   op.received_ = {.bytes = m.bytes};
   counters_.bytes_received += m.bytes;
-  op.finish_in_poll();
+  op.finish_from_list();
   if (open_to_ == 0) [[unlikely]]
-    pump(side::recv);
+    return copy_and_pump(op, m);
+  // Last, so that a longer one costs no saved registers. Whoever awaits it is not resumed before.
+  transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
+}
+
+[[gnu::noinline]] void endpoint_core::copy_and_pump(post_base& op,
+                                                    const transport::arrived_message& m) noexcept {
+  transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
+  pump(side::recv);
 }
 
 void worker_core::post_late(endpoint_core& e, post_base& op) noexcept {
@@ -459,19 +467,11 @@ std::size_t adapter_poller::poll() noexcept {
     return poll_carefully();
   bool progressed = false;
   const std::size_t n = adapter_->poll(batch_, progressed);
-  transport::adapter& a = *adapter_;
-  if ((n | std::size_t{progressed} | std::size_t{a.has_events()}) != 0) [[unlikely]] {
-    if ((n | a.arrived().size() | std::size_t{a.has_events()}) == 0) return 1;
+  if ((n | adapter_->arrived().size() | std::size_t{adapter_->has_events()}) != 0)
     return look_at(n, batch_.size(), progressed);
-  }
-  if (a.arrived().size() != 1) return a.arrived().empty() ? 0 : look_at(0, batch_.size(), false);
-  // As most often.
-  transport::arrived_message& m = a.arrived().front();
-  m.from->in_place()->on_arrived(m);
-  a.release_arrived();
   if (careful_) [[unlikely]]
     tidy(true);
-  return 1;
+  return progressed ? 1 : 0;
 }
 
 // At most so many things may happen in this pass as the worker says.

@@ -116,6 +116,12 @@ class message_core {
   finish_in_poll();
 }
 
+[[gnu::always_inline]] inline void message_receive::gets_all(std::uint64_t bytes, std::uint64_t tag,
+                                                             Endpoint* from) noexcept {
+  received_ = {.bytes = bytes, .tag = tag, .from = from};
+  finish_from_list();
+}
+
 // Whose frames the Endpoint carries, or will; null: plain messages, or the Messages are gone.
 [[nodiscard]] message_core* messages_of(const endpoint_core& e) noexcept;
 

@@ -152,10 +152,14 @@ bool peer_core::put_gathered(const message_send& op) noexcept {
     if (s.region()->touched_in != endpoint_->context().get()) return false;
     append(s.data(), s.size());
   }
-  return put(op.eager_, op.word_, all.data(), bytes);
+  if (!may_put(bytes)) return false;
+  if (put(op.eager_, op.word_, all.data(), bytes)) return true;
+  take_back(bytes);
+  return false;
 }
 
-void peer_core::take_back(std::uint32_t bytes) noexcept {
+[[gnu::noinline]] void peer_core::take_back(std::uint64_t bytes) noexcept {
+  window_.unsay();
   credits_->put_back();
   endpoint_->take_back_put(protocol::head_bytes + bytes);
 }
@@ -408,8 +412,8 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
     std::memcpy(words.data(), m.data, sizeof words);
     const frame_head head = protocol::head_of(words[0], words[1]);
     if (head.body == m.bytes - protocol::head_bytes && credits_->on_given(head.given)) [[likely]] {
-      if (head.kind == frame_kind::tag_eager) {
-        if (take_tagged(head, m.data + protocol::head_bytes)) return;
+      if (head.kind == frame_kind::tag_eager) [[likely]] {
+        if (message_receive* const wanted = taker_of(head)) return take_tagged(*wanted, head, m);
       } else if (head.kind == frame_kind::am_eager) {
         const protocol::am_word what = protocol::am_of(head.word);
         const handler* const found = port_->core().handlers().of(what.id);
@@ -446,15 +450,32 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   return s;
 }
 
-[[gnu::always_inline]] inline bool peer_core::take_tagged(const frame_head& head,
-                                                          const std::byte* body) noexcept {
+// The one that waits for it, if that takes all of it now.
+[[gnu::always_inline]] inline message_receive* peer_core::taker_of(
+    const frame_head& head) noexcept {
   message_receive* const wanted = port_->core().matcher().first_for(head.word, sender_);
-  if (wanted == nullptr || wanted->on_device_ || !window_.take()) [[unlikely]]
-    return false;
-  wanted->got({body, head.body}, head.word, handle());
-  endpoint_->count_received(protocol::head_bytes + head.body);
-  give_back();
-  return true;
+  if (wanted == nullptr || wanted->on_device_ || head.body > wanted->into_.size() ||
+      !window_.take()) [[unlikely]] {
+    return nullptr;
+  }
+  return wanted;
+}
+
+// The copy comes last, so that a longer one costs no saved registers.
+[[gnu::always_inline]] inline void peer_core::take_tagged(
+    message_receive& wanted, const frame_head& head, const transport::arrived_message& m) noexcept {
+  endpoint_->count_received(m.bytes);
+  wanted.gets_all(head.body, head.word, handle());
+  if (window_.give_back() || !puts_) [[unlikely]]
+    return copy_and_pump(wanted, m);
+  transport::copy_bytes(wanted.into_.data(), m.data + protocol::head_bytes, head.body);
+}
+
+[[gnu::noinline]] void peer_core::copy_and_pump(const message_receive& wanted,
+                                                const transport::arrived_message& m) noexcept {
+  transport::copy_bytes(wanted.into_.data(), m.data + protocol::head_bytes,
+                        m.bytes - protocol::head_bytes);
+  pump();
 }
 
 // It gets a copy: the peer can change what lies in the transport. This may be gone then.

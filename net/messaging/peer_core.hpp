@@ -40,12 +40,12 @@ class peer_core final : public endpoint_frames, public list_node {
   void on_connected() noexcept override;
   void on_closing() noexcept override;
   void on_arrived(transport::arrived_message& m) noexcept override;
-  // What the transport has its own copy of now is sent. False: nothing has changed, send() says why.
+  // Takes a credit for a frame with such a body. False: it is not to be put now, send() says why.
+  [[nodiscard]] bool may_put(const Slice& s) noexcept;
+  // REQUIRES may_put(). Sent: the transport has its own copy. False: take_back() follows.
   [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const std::byte* data,
                          std::uint32_t bytes) noexcept;
-  [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const Slice& s) noexcept;
-  // What the transport did not put.
-  void take_back(std::uint32_t bytes) noexcept;
+  void take_back(std::uint64_t bytes) noexcept;
   // The same with all of `op`, if it is short.
   [[nodiscard]] bool put_gathered(const message_send& op) noexcept;
   // Whether a message goes out at once.
@@ -118,9 +118,12 @@ class peer_core final : public endpoint_frames, public list_node {
   [[nodiscard]] bool is_traced() const noexcept {
     return endpoint_->worker() != nullptr && endpoint_->worker()->trace() != nullptr;
   }
+  [[nodiscard]] bool may_put(std::uint64_t bytes) noexcept;
   [[nodiscard]] message_segment* copy_arrived(transport::arrived_message& m) noexcept;
-  // Into the receive that waits for it. False: none does.
-  [[nodiscard]] bool take_tagged(const protocol::frame_head& head, const std::byte* body) noexcept;
+  [[nodiscard]] message_receive* taker_of(const protocol::frame_head& head) noexcept;
+  void take_tagged(message_receive& wanted, const protocol::frame_head& head,
+                   const transport::arrived_message& m) noexcept;
+  void copy_and_pump(const message_receive& wanted, const transport::arrived_message& m) noexcept;
   void take_slowly(transport::arrived_message& m) noexcept;
   void call_plain(const handler& found, std::uint32_t header,
                   transport::arrived_message& m) noexcept;
@@ -230,27 +233,22 @@ class peer_core final : public endpoint_frames, public list_node {
   read_load load_;
 };
 
-[[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
-                                                  const std::byte* data,
-                                                  std::uint32_t bytes) noexcept {
-  if (!puts_ || bytes > longest_ || !credits_->try_to_take()) [[unlikely]]
-    return false;
-  endpoint_core& e = *endpoint_;
-  e.count_put(protocol::head_bytes + bytes);
-  const protocol::frame_head head{.kind = kind, .given = window_.given(), .body = bytes};
-  if (!e.pair()->put({protocol::first_word(head), word}, data, bytes)) [[unlikely]] {
-    take_back(bytes);
-    return false;
-  }
-  window_.say();
-  return true;
+[[gnu::always_inline]] inline bool peer_core::may_put(std::uint64_t bytes) noexcept {
+  return puts_ && bytes <= longest_ && credits_->try_to_take();
+}
+
+[[gnu::always_inline]] inline bool peer_core::may_put(const Slice& s) noexcept {
+  return (s.size() == 0 || s.region()->touched_in == endpoint_->context().get()) &&
+         may_put(s.size());
 }
 
 [[gnu::always_inline]] inline bool peer_core::put(protocol::frame_kind kind, std::uint64_t word,
-                                                  const Slice& s) noexcept {
-  if (s.size() > UINT32_MAX) return false;
-  if (s.size() != 0 && s.region()->touched_in != endpoint_->context().get()) return false;
-  return put(kind, word, s.data(), static_cast<std::uint32_t>(s.size()));
+                                                  const std::byte* data,
+                                                  std::uint32_t bytes) noexcept {
+  endpoint_core& e = *endpoint_;
+  e.count_put(protocol::head_bytes + bytes);
+  const protocol::frame_head head{.kind = kind, .given = window_.say(), .body = bytes};
+  return e.pair()->put({protocol::first_word(head), word}, data, bytes);
 }
 
 // The frames of an Endpoint. REQUIRES that it carries some, and is connected.

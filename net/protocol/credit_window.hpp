@@ -41,15 +41,21 @@ class send_credits {
   }
   // What every frame of the peer says. False: more than it can have given, and nothing is changed.
   [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
-    const auto more = static_cast<std::uint16_t>(total - given_);
-    if (more > window_ - available()) {
-      return more > most_credits && static_cast<std::uint16_t>(given_ - total) <= most_credits;
-    }
+    const auto then = static_cast<std::uint16_t>(total - sent_);
+    if (then > window_) [[unlikely]]
+      return is_late(total);
+    if (then < available()) [[unlikely]]
+      return is_late(total);
     given_ = total;
     return true;
   }
 
  private:
+  // Said before what is known, and overtaken.
+  [[nodiscard]] bool is_late(std::uint16_t total) const noexcept {
+    return static_cast<std::uint16_t>(given_ - total) <= most_credits;
+  }
+
   std::uint16_t window_;
   std::uint16_t given_;
   std::uint16_t sent_ = 0;

@@ -99,7 +99,7 @@ class queue_pair {
   queue_pair(const queue_pair&) = delete;
   queue_pair& operator=(const queue_pair&) = delete;
   // Immediate: nothing of this queue pair is reported any more, and no buffer is touched. The peer
-  // sees connection_reset unless disconnect() came first. Not from inside adapter::poll().
+  // sees connection_reset unless disconnect() came first. Inside adapter::poll() only from a message_taker.
   virtual ~queue_pair() = default;
 
   // What was granted; after `established`, what both sides agreed to.
@@ -311,6 +311,7 @@ class adapter {
 
   // Makes progress and hands out at most out.size() completions and messages. Returns how many completions;
   // `progressed` is set where something else happened (an event is there, bytes moved), never cleared.
+  // With room for most_arrived, a message that came alone may be given to its taker from within, as the last thing.
   [[nodiscard]] virtual std::size_t poll(std::span<completion> out, bool& progressed) noexcept = 0;
   // The messages that the last poll() handed out: those of one sender together, in its order. Whoever lets one stay lets all stay that
   // came behind it from the same. Valid until release_arrived(), which follows where there are any.

@@ -3,6 +3,7 @@
 
 #include <cordma/net/transport/transport.hpp>
 
+#include <cstddef>
 #include <cstdlib>
 
 namespace cordma::test {
@@ -15,5 +16,8 @@ inline transport::message_taker* by_hand() noexcept {
   static nobody one;
   return &one;
 }
+
+// Room for a poll that gives nothing to it.
+inline constexpr std::size_t most_by_hand = transport::adapter::most_arrived - 1;
 
 }  // namespace cordma::test

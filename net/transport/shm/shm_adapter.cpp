@@ -69,8 +69,8 @@ shm_adapter::~shm_adapter() {
   CORDMA_ASSERT(called_.empty() && !has_reports());
 }
 
-// What lies in rings whole; for all else there is poll_slowly(). No call on the way of one message of a connection,
-// so that it costs no saved registers.
+// What lies in rings whole; for all else there is poll_slowly(). A message that came alone is given to who takes it at
+// the end, with no call before that, so that an idle poll saves no registers.
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
   arrived_count_ = 0;
   if (--short_polls_ == 0 || out.size() < most_arrived) [[unlikely]]
@@ -80,12 +80,16 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
     if (!q.is_plain()) [[unlikely]]
       return poll_on(out, progressed, i);
     if (!q.is_ready()) continue;
-    static_assert(hot_pairs <= most_arrived, "one of each finds room");
-    if (!q.takes_one(arrived_[arrived_count_])) [[unlikely]]
+    if (arrived_count_ != 0 || !q.takes_one(arrived_[0])) [[unlikely]]
       return poll_on(out, progressed, i);
-    ++arrived_count_;
+    arrived_count_ = 1;
     if (q.is_ready()) return poll_on(out, progressed, i);
   }
+  if (arrived_count_ == 0) return 0;
+  progressed = true;
+  arrived_[0].from->in_place()->on_arrived(arrived_[0]);
+  release_one();
+  arrived_count_ = 0;
   return 0;
 }
 
@@ -165,13 +169,19 @@ bool shm_adapter::took_in_place(const shm_queue_pair& q) noexcept {
 }
 
 void shm_adapter::release_arrived() noexcept {
-  auto* const q = static_cast<shm_queue_pair*>(arrived_[0].from);
-  if (arrived_count_ == 1 && !arrived_[0].stays && q != nullptr) [[likely]] {
-    q->looked_at();
+  if (arrived_count_ == 1) [[likely]] {
+    release_one();
   } else {
     release_all();
   }
   arrived_count_ = 0;
+}
+
+[[gnu::always_inline]] inline void shm_adapter::release_one() noexcept {
+  auto* const q = static_cast<shm_queue_pair*>(arrived_[0].from);
+  if (arrived_[0].stays || q == nullptr) [[unlikely]]
+    return release_all();
+  q->looked_at();
 }
 
 void shm_adapter::release_all() noexcept {

@@ -91,6 +91,7 @@ class shm_adapter final : public reporting_adapter {
   std::size_t poll_on(std::span<completion> out, bool& progressed, std::size_t i) noexcept;
   std::size_t poll_slowly(std::span<completion> out, bool& progressed) noexcept;
   [[nodiscard]] bool took_in_place(const shm_queue_pair& q) noexcept;
+  void release_one() noexcept;
   void release_all() noexcept;
   // These add to the `have` completions that are in `out`, and return how many they are then.
   std::size_t visit(shm_queue_pair& q, std::span<completion> out, std::size_t have,

@@ -175,6 +175,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   // shm_queue_pair_send.cpp
   posted post_slowly(const send_request& request, completion& now) noexcept;
+  [[nodiscard]] bool put_headed(message_head head, const std::byte* data,
+                                std::uint32_t bytes) noexcept;
   [[nodiscard]] bool put_any(const message_head* head, const std::byte* data,
                              std::uint32_t bytes) noexcept;
   void advance() noexcept;

@@ -109,10 +109,16 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
 bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
   if (bytes != sizeof(std::uint64_t) || !plain_ || !writer_.put(&head, data, sizeof(std::uint64_t)))
       [[unlikely]] {
-    return put_any(&head, data, bytes);
+    return put_headed(head, data, bytes);
   }
   wake_peer();
   return true;
+}
+
+// Apart, so that the head of a word stays in registers.
+[[gnu::noinline]] bool shm_queue_pair::put_headed(message_head head, const std::byte* data,
+                                                  std::uint32_t bytes) noexcept {
+  return put_any(&head, data, bytes);
 }
 
 bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
