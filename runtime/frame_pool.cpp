@@ -1,20 +1,13 @@
 #include <cordma/runtime/frame_pool.hpp>
 
-#include <array>
-#include <new>
 #include <utility>
 
 namespace cordma::frame_pool {
 namespace {
 
-struct free_frame {
-  free_frame* next;
-};
-
-struct size_class {
-  free_frame* head = nullptr;
-  std::size_t count = 0;
-};
+using detail::mine;
+using detail::pool;
+using detail::size_class;
 
 // Under AddressSanitizer frames go straight back to the heap: kept ones would hide the use of a
 // destroyed coroutine.
@@ -30,77 +23,58 @@ constexpr std::size_t kept = kept_per_class;
 constexpr std::size_t kept = kept_per_class;
 #endif
 
-constexpr std::size_t class_of(std::size_t bytes) noexcept { return (bytes - 1) / granule; }
+// Empty and full at once: nothing can be taken from them, and nothing be put into them. A thread uses the first
+// before it has a pool, and the second at its end. Both are only read.
+constinit pool not_yet;
+constinit pool no_more;
 
-struct pool {
-  std::array<size_class, classes> lists{};
-};
+// Frames that this thread had from the heap, less those that it gave to it.
+constinit thread_local std::int64_t from_heap = 0;
 
-// Empty and full at once: nothing can be taken from it, and nothing be put into it.
-constexpr pool useless() noexcept {
-  pool p;
-  for (size_class& c : p.lists) c.count = kept;
-  return p;
+pool* make_pool() {
+  auto* const made = new pool;
+  for (size_class& c : made->lists) c.room = kept;
+  return made;
 }
-
-// A thread uses the first before it has a pool, and the second at its end. Both are only read.
-constinit pool not_yet = useless();
-constinit pool no_more = useless();
-
-// A pointer, not the pool: the static storage of threads is small, and each plugin with a copy of this
-// library takes its part of it.
-constinit thread_local pool* mine = &not_yet;
-constinit thread_local std::int64_t handed_out = 0;
 
 // Ends the thread's pool with the thread.
 struct end_of_thread {
   ~end_of_thread() {
     pool* const own = std::exchange(mine, &no_more);
     for (size_class& c : own->lists) {
-      while (c.head != nullptr) ::operator delete(std::exchange(c.head, c.head->next));
+      while (c.head != nullptr) detail::give_to_heap(std::exchange(c.head, c.head->next));
     }
     delete own;
   }
 };
 
-void* allocate_from_heap(std::size_t bytes) {
-  if (mine == &not_yet) {
-    mine = new pool;
-    static thread_local const end_of_thread ends_it;
-  }
-  return ::operator new(bytes);
-}
-
 }  // namespace
 
-void* allocate(std::size_t bytes) {
-  void* frame = nullptr;
-  if (bytes > largest) {
-    frame = ::operator new(bytes);
-  } else if (size_class& c = mine->lists[class_of(bytes)]; c.head == nullptr) {
-    frame = allocate_from_heap((class_of(bytes) + 1) * granule);
-  } else {
-    frame = std::exchange(c.head, c.head->next);
-    --c.count;
+constinit thread_local pool* detail::mine = &not_yet;
+
+void* detail::allocate_from_heap(std::size_t bytes) {
+  const bool is_kept = bytes <= largest;
+  if (is_kept && mine == &not_yet) {
+    mine = make_pool();
+    static thread_local const end_of_thread ends_it;
   }
-  ++handed_out;  // last: operator new may have thrown
+  void* const frame = ::operator new(is_kept ? (class_of(bytes) + 1) * granule : bytes);
+  ++from_heap;  // last: operator new may have thrown
   return frame;
 }
 
-void deallocate(void* frame, std::size_t bytes) noexcept {
-  --handed_out;
-  if (bytes > largest || mine->lists[class_of(bytes)].count == kept) {
-    ::operator delete(frame);
-    return;
-  }
-  size_class& c = mine->lists[class_of(bytes)];
-  auto* f = static_cast<free_frame*>(frame);
-  f->next = c.head;
-  c.head = f;
-  ++c.count;
+void detail::give_to_heap(void* frame) noexcept {
+  --from_heap;
+  ::operator delete(frame);
 }
 
-std::int64_t outstanding() noexcept { return handed_out; }
+std::int64_t outstanding() noexcept {
+  std::int64_t here = 0;
+  if (mine != &not_yet && mine != &no_more) {
+    for (const size_class& c : mine->lists) here += static_cast<std::int64_t>(kept - c.room);
+  }
+  return from_heap - here;
+}
 bool keeps_frames() noexcept { return kept > 0; }
 
 }  // namespace cordma::frame_pool
