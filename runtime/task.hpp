@@ -161,6 +161,8 @@ class [[nodiscard]] task {
   [[nodiscard]] bool done() const noexcept { return handle_ && handle_.done(); }
   // For those that drive tasks (scope, reactor, adapters): the frame, still owned by this task.
   [[nodiscard]] handle_type handle() const noexcept { return handle_; }
+  // The same, and the caller destroys it.
+  [[nodiscard]] handle_type release() noexcept { return std::exchange(handle_, {}); }
 
   class awaiter {
    public:
@@ -229,13 +231,17 @@ class run_root final : public task_root {
 // `task_context& c = co_await this_task();`
 [[nodiscard]] inline detail::context_awaiter this_task() noexcept { return {}; }
 
-// Starts `t` with nobody awaiting it: it begins in the next pass of `home`, and `root` is told at its
-// end. Both stay with the caller. Scopes and adapters use this; programs
+// Starts the task of that frame with nobody awaiting it: it begins in the next pass of `home`, and
+// `root` is told at its end. Both stay with the caller. Scopes and adapters use this; programs
 // use run() and scope.
+template <class Promise>
+[[gnu::always_inline]] inline void start_root(reactor& home, std::coroutine_handle<Promise> frame,
+                                              cancel_source* cancel, task_root& root) noexcept {
+  frame.promise().start(root, root.begin(home, cancel, frame, frame.promise()));
+}
 template <class T>
 void start_root(reactor& home, task<T>& t, cancel_source* cancel, task_root& root) noexcept {
-  auto& p = t.handle().promise();
-  p.start(root, root.begin(home, cancel, t.handle(), p));
+  start_root(home, t.handle(), cancel, root);
 }
 
 // Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.

@@ -54,10 +54,13 @@ class task_context {
 
   // ---- for those that start tasks, and come between them and their cancellation ----
 
-  // `top` is the task that was started first.
+  // `top` is the task that was started first. REQUIRES that those before it have ended.
   void begin(reactor& home, cancel_source* cancel, task_promise_base& top) noexcept {
     home_ = &home;
-    set_cancellation(cancel);
+    canceled_ = false;
+    cancel_ = cancel;
+    cancel_home_ = &home;
+    if (cancel != nullptr) listen();
     entry_.top = &top;
     home.tasks().push_back(entry_);
   }

@@ -5,7 +5,6 @@
 #include <cordma/runtime/task_context.hpp>
 
 #include <coroutine>
-#include <utility>
 
 namespace cordma {
 
@@ -17,16 +16,16 @@ class task_root : private ready_item, private inbox_item {
   using function = void (*)(task_root&) noexcept;
 
   explicit task_root(function done) noexcept
-      : ready_item(&task_root::run_ready), inbox_item(&task_root::run_inbox), done_(done) {}
+      : ready_item(&task_root::run_first), inbox_item(&task_root::run_inbox), done_(done) {}
   task_root(const task_root&) = delete;
   task_root& operator=(const task_root&) = delete;
   ~task_root() { CORDMA_REQUIRE(!away_); }
 
   [[nodiscard]] reactor* home() const noexcept { return home_; }
   // `first` is resumed in the next pass of `home`; `top` is its promise. What it shares with the tasks it awaits.
-  [[nodiscard]] task_context& begin(reactor& home, cancel_source* cancel,
-                                    std::coroutine_handle<> first,
-                                    task_promise_base& top) noexcept {
+  [[nodiscard, gnu::always_inline]] task_context& begin(reactor& home, cancel_source* cancel,
+                                                        std::coroutine_handle<> first,
+                                                        task_promise_base& top) noexcept {
     home_ = &home;
     first_ = first;
     chain_.begin(home, cancel, top);
@@ -36,14 +35,9 @@ class task_root : private ready_item, private inbox_item {
   // The task has ended on the reactor of this thread.
   void ended() noexcept {
     chain_.end();
-    reactor& where = chain_.home();
-    if (&where == home_) {
-      done_(*this);
-      return;
-    }
-    // By way of the ready list: the frame must be fully suspended before another thread sees it.
-    away_ = true;
-    where.ready(*this);
+    if (&chain_.home() != home_) [[unlikely]]
+      return go_home();
+    done_(*this);
   }
 
  protected:
@@ -51,13 +45,18 @@ class task_root : private ready_item, private inbox_item {
   void set_group(detail::task_group& g) noexcept { chain_.entry().group = &g; }
 
  private:
-  static void run_ready(ready_item& item) noexcept {
-    auto& self = static_cast<task_root&>(item);
-    if (self.first_) {
-      std::exchange(self.first_, {}).resume();
-    } else {
+  static void run_first(ready_item& item) noexcept {
+    static_cast<task_root&>(item).first_.resume();
+  }
+  // By way of the ready list: the frame must be fully suspended before another thread sees it.
+  [[gnu::noinline]] void go_home() noexcept {
+    away_ = true;
+    set_run_function([](ready_item& item) noexcept {
+      auto& self = static_cast<task_root&>(item);
+      self.set_run_function(&task_root::run_first);
       self.home_->post(self);  // from here on the other thread owns it
-    }
+    });
+    chain_.home().ready(*this);
   }
   static void run_inbox(inbox_item& item) noexcept {
     auto& self = static_cast<task_root&>(item);
