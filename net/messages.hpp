@@ -237,7 +237,7 @@ class HeldMessage {
   HeldMessage& operator=(HeldMessage&&) = delete;
   // A long one that was not read is refused: rejected, at its sender. REQUIRES the Worker's thread.
   ~HeldMessage() {
-    if (segment_ != nullptr) let_go();
+    if (segment_ != nullptr) end();
   }
 
   // Null: it is gone.
@@ -252,6 +252,8 @@ class HeldMessage {
 
  protected:
   HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept;
+  void end() noexcept;
+  // The same, of whichever message, on any thread.
   void let_go() noexcept;
   detail::peer_core* peer_;  // while the segment says that it is there
   detail::message_segment* segment_;

@@ -157,8 +157,7 @@ void frame_port::feed() noexcept {
   if (free_segments_ == nullptr && posted_ < may_post_ / 2 && lacks_segments()) [[unlikely]]
     grow_by_need();
   while (free_segments_ != nullptr && posted_ < may_post_) {
-    message_segment& s = *free_segments_;
-    free_segments_ = s.next_free;
+    message_segment& s = take_free_segment();
     ++posted_;
     queue_->post_recv({.id = sink_id(number(), s.index), .segment_count = 1, .segments = &s.room});
   }
@@ -167,9 +166,7 @@ void frame_port::feed() noexcept {
 message_segment* frame_port::take_segment() noexcept {
   if (free_segments_ == nullptr && lacks_segments()) [[unlikely]]
     grow_by_need();
-  message_segment* const s = free_segments_;
-  if (s != nullptr) free_segments_ = s->next_free;
-  return s;
+  return has_segment() ? &take_free_segment() : nullptr;
 }
 
 // As many as were promised are not there yet, or peers that are gone left some behind.
@@ -188,10 +185,11 @@ void frame_port::grow_by_need() noexcept {
 }
 
 void frame_port::release(message_segment& s) noexcept {
+  if (s.left) [[unlikely]]
+    --left_;
   s.unlink();
   s.from = nullptr;
-  s.taken = false;
-  if (std::exchange(s.left, false)) --left_;
+  s.taken = s.left = false;
   s.header_bytes = 0;
   s.waiting.reset();
   s.next_free = std::exchange(free_segments_, &s);

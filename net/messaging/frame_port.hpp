@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace cordma::detail {
@@ -44,6 +45,12 @@ class frame_port final : public completion_sink {
   void unpromise(std::uint32_t segments, std::uint32_t sends) noexcept;
   // For a message that lies in the transport. Null: none is free.
   [[nodiscard]] message_segment* take_segment() noexcept;
+  // Whether one is, without a look at what is still promised.
+  [[nodiscard]] bool has_segment() const noexcept { return free_segments_ != nullptr; }
+  // REQUIRES has_segment().
+  [[nodiscard]] message_segment& take_free_segment() noexcept {
+    return *std::exchange(free_segments_, free_segments_->next_free);
+  }
   void release(message_segment& s) noexcept;
   // The same, and its peer's credit goes back, where that is there.
   static void let_go(message_segment& s) noexcept;

@@ -22,31 +22,17 @@ void handler_table::set(std::uint16_t id, handler&& h) {
   by_id_[id] = std::move(made);
 }
 
-handler_run& handler_table::free_run() {
-  if (free_runs_ == nullptr) [[unlikely]] {
-    runs_.push_back(std::make_unique<handler_run>(*this));
-    return *runs_.back();
-  }
-  handler_run& run = *free_runs_;
-  free_runs_ = run.next_free_;
-  return run;
-}
-
-void handler_table::start(const am_handler& handler, ActiveMessage&& message) {
-  task<void> body = handler(std::move(message));
-  CORDMA_REQUIRE(static_cast<bool>(body));
-  handler_run& run = free_run();
-  run.body_ = std::move(body);
-  ++running_;
-  start_root(home_, run.body_, nullptr, run);
+void handler_table::make_run() {
+  runs_.push_back(std::make_unique<handler_run>(*this));
+  runs_.back()->next_free_ = std::exchange(free_runs_, runs_.back().get());
 }
 
 void handler_run::done(task_root& root) noexcept {
   auto& run = static_cast<handler_run&>(root);
+  if (run.frame_.promise().exception()) [[unlikely]]
+    ++run.table_.failures_;
+  std::exchange(run.frame_, {}).destroy();
   handler_table& table = run.table_;
-  if (run.body_.handle().promise().exception()) [[unlikely]]
-    ++table.failures_;
-  run.body_ = {};
   --table.running_;
   run.next_free_ = std::exchange(table.free_runs_, &run);
 }

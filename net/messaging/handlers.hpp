@@ -17,18 +17,22 @@ struct handler {
 };
 
 class handler_table;
+struct message_segment;
 
 // A handler's task, from the message to its end. Used for one after the other.
 class handler_run final : task_root {
  public:
   explicit handler_run(handler_table& of) noexcept : task_root(&handler_run::done), table_(of) {}
+  ~handler_run() {
+    if (frame_) frame_.destroy();
+  }
 
  private:
   friend class handler_table;
   static void done(task_root& root) noexcept;
 
   handler_table& table_;
-  task<void> body_;  // none: it is free
+  task<void>::handle_type frame_;  // null: it is free
   handler_run* next_free_ = nullptr;
 };
 
@@ -41,8 +45,8 @@ class handler_table {
   [[nodiscard]] const handler* of(std::uint16_t id) const noexcept {
     return id < by_id_.size() ? by_id_[id].get() : nullptr;
   }
-  // Throws what the handler throws, and std::bad_alloc.
-  void start(const am_handler& handler, ActiveMessage&& message);
+  // For what `s` holds. Throws what the handler throws, and std::bad_alloc.
+  void start(const am_handler& handler, message_segment& s);
   // Of plain handlers, and of tasks that have ended.
   [[nodiscard]] std::uint64_t failures() const noexcept { return failures_; }
   void count_failure() noexcept { ++failures_; }
@@ -57,7 +61,9 @@ class handler_table {
 
  private:
   friend class handler_run;
-  [[nodiscard]] handler_run& free_run();
+  // Calls the handler, and sees to it that a run is free.
+  [[nodiscard]] task<void>::handle_type make_task(const am_handler& handler, message_segment& s);
+  [[gnu::noinline]] void make_run();
 
   reactor& home_;
   std::vector<std::unique_ptr<handler>> by_id_;
@@ -68,6 +74,25 @@ class handler_table {
   handler_run* free_runs_ = nullptr;
   std::vector<std::unique_ptr<handler_run>> runs_;  // they go first: their tasks with them
 };
+
+[[gnu::always_inline]] inline task<void>::handle_type handler_table::make_task(
+    const am_handler& handler, message_segment& s) {
+  task<void> made = handler(ActiveMessage(s));
+  CORDMA_REQUIRE(static_cast<bool>(made));
+  if (free_runs_ == nullptr) [[unlikely]]
+    make_run();
+  return made.release();
+}
+
+[[gnu::always_inline]] inline void handler_table::start(const am_handler& handler,
+                                                        message_segment& s) {
+  const task<void>::handle_type frame = make_task(handler, s);
+  handler_run& run = *free_runs_;
+  free_runs_ = run.next_free_;
+  run.frame_ = frame;
+  ++running_;
+  start_root(home_, frame, nullptr, run);
+}
 
 // Why active messages of that id are not the program's.
 [[nodiscard]] failure reserved_id(std::uint16_t id);

@@ -148,29 +148,19 @@ void message_core::release(fetch& f) noexcept {
 }
 
 void message_core::run(message_segment& s) noexcept {
-  ActiveMessage message(s);
   const std::uint16_t id = protocol::am_of(s.head.word).id;
+  const handler* const found = handlers_.of(id);
+  if (found != nullptr && !found->plain) return start(found->task, s);
+  ActiveMessage message(s);
   if (id == protocol::request_id_of_messages) {
     if (requests_ != nullptr) return on_request_message(*requests_, *s.from, std::move(message));
     if (keep_greeting(*s.from, message)) return;
   }
-  const handler* const found = handlers_.of(id);
+  // A long one is refused, as it goes.
   if (found == nullptr) {
     ++dropped_;
-    return;  // a long one is refused, as it goes
-  }
-  if (found->plain) {
-    if (!s.is_offer()) call(found->plain, {message.from(), message.header(), message.data()});
-    return;
-  }
-  start(found->task, std::move(message));
-}
-
-void message_core::start(const am_handler& handler, ActiveMessage&& message) noexcept {
-  try {
-    handlers_.start(handler, std::move(message));
-  } catch (...) {
-    handlers_.count_failure();
+  } else if (!s.is_offer()) {
+    call(found->plain, {message.from(), message.header(), message.data()});
   }
 }
 
@@ -191,3 +181,16 @@ message_core* messages_of(const endpoint_core& e) noexcept {
 }
 
 }  // namespace cordma::detail
+
+namespace cordma {
+
+// Most are active messages that came whole.
+void HeldMessage::end() noexcept {
+  detail::message_segment& s = *segment_;
+  if (s.head.kind != protocol::frame_kind::am_eager || s.from == nullptr ||
+      !s.port->core().home()->on_owner_thread()) [[unlikely]]
+    return let_go();
+  s.from->let_go(s);
+}
+
+}  // namespace cordma

@@ -75,7 +75,7 @@ class message_core {
   // Of an active message: begins its handler, or calls it, and its Endpoint may be gone then.
   void run(message_segment& s) noexcept;
   void call(const am_function& handler, const ShortMessage& message) noexcept;
-  void start(const am_handler& handler, ActiveMessage&& message) noexcept;
+  void start(const am_handler& handler, message_segment& s) noexcept;
   void end_receives(const failure& why) noexcept;
   // Of those that wait for that one alone.
   void end_receives_from(const endpoint_core& sender, const failure& why) noexcept;
@@ -104,6 +104,15 @@ class message_core {
   if (!matcher_.post_at_once(op)) [[unlikely]]
     return receive_kept(op);
   op.set_phase(operation_base::phase::queued);
+}
+
+[[gnu::always_inline]] inline void message_core::start(const am_handler& handler,
+                                                       message_segment& s) noexcept {
+  try {
+    handlers_.start(handler, s);
+  } catch (...) {
+    handlers_.count_failure();
+  }
 }
 
 [[gnu::always_inline]] inline void message_receive::got(std::span<const std::byte> message,

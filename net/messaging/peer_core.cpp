@@ -496,15 +496,18 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
 [[gnu::noinline]] void peer_core::start_task(const handler& found, std::uint64_t first,
                                              std::uint64_t word,
                                              transport::arrived_message& m) noexcept {
-  message_segment* const s = copy_arrived(m);
-  if (s == nullptr) return;
-  if (!found.task || !window_.take()) [[unlikely]]
-    return on_frame(*s, m.bytes);
-  s->head = protocol::head_of(first, word);
-  s->header_bytes = protocol::am_of(word).header;
-  held_.push_back(*s);
+  if (m.bytes > port_->eager_bytes() || !port_->has_segment() || !window_.take()) [[unlikely]]
+    return take_slowly(m);
+  message_segment& s = port_->take_free_segment();
+  endpoint_->count_received(m.bytes);
+  s.from = this;
+  s.head = protocol::head_of(first, word);
+  s.header_bytes = protocol::am_of(word).header;
+  transport::copy_bytes(s.room.addr + protocol::head_bytes, m.data + protocol::head_bytes,
+                        s.head.body);
+  held_.push_back(s);
   say_what_waits();
-  port_->core().start(found.task, ActiveMessage(*s));
+  port_->core().start(found.task, s);
 }
 
 void peer_core::on_frame(message_segment& s, std::uint32_t bytes) noexcept {
