@@ -11,9 +11,9 @@ namespace cordma {
 
 // ---- reading ----
 
-stream_read_operation::stream_read_operation(detail::stream_core& stream,
-                                             std::span<std::byte> into) noexcept
-    : operation(stream.home()), stream_(&stream), into_(into) {}
+stream_read_operation::stream_read_operation(detail::stream_core& stream, std::span<std::byte> into,
+                                             detail::stream_extent until) noexcept
+    : operation(stream.home()), stream_(&stream), into_(into), until_(until) {}
 
 void stream_read_operation::fail(failure why) noexcept {
   failure_ = std::move(why.with_operation("read"));
@@ -21,7 +21,8 @@ void stream_read_operation::fail(failure why) noexcept {
 }
 
 void stream_read_operation::do_start() noexcept {
-  if (std::optional<failure> why = stream_->out_of_place()) return fail(std::move(*why));
+  if (!stream_->is_in_place()) [[unlikely]]
+    return fail(stream_->out_of_place());
   stream_->read(*this);
 }
 
@@ -33,15 +34,17 @@ void stream_read_operation::do_cancel() noexcept {
 // ---- writing ----
 
 stream_write_operation::stream_write_operation(detail::stream_core& stream,
-                                               std::span<const std::byte> bytes) noexcept
-    : operation(stream.home()), stream_(&stream), bytes_(bytes) {}
+                                               std::span<const std::byte> bytes,
+                                               detail::stream_extent until) noexcept
+    : operation(stream.home()), stream_(&stream), bytes_(bytes), until_(until) {}
 
 stream_write_operation::stream_write_operation(detail::stream_core& stream,
                                                const Slice& bytes) noexcept
     : operation(stream.home()),
       stream_(&stream),
       bytes_(bytes.data(), bytes.size()),
-      registered_(bytes) {}
+      registered_(bytes),
+      until_(detail::stream_extent::whole) {}
 
 stream_write_operation::stream_write_operation(stream_write_operation&& other) noexcept
     : operation(std::move(other)),
@@ -49,7 +52,8 @@ stream_write_operation::stream_write_operation(stream_write_operation&& other) n
       bytes_(other.bytes_),
       registered_(other.registered_),
       written_(other.written_),
-      under_way_(std::exchange(other.under_way_, 0)) {
+      under_way_(std::exchange(other.under_way_, 0)),
+      until_(other.until_) {
   if (under_way_ != 0) stream_->moved(other, *this);
 }
 
@@ -60,15 +64,20 @@ stream_write_operation::~stream_write_operation() {
   if (waits) stream_->pump();  // as in do_cancel()
 }
 
-void stream_write_operation::end(std::optional<failure> why) noexcept {
+void stream_write_operation::end() noexcept {
   unlink();
-  if (why && !failure_) failure_ = std::move(why->with_operation("write"));
   set_phase(phase::posted);
   if (under_way_ == 0) finish();
 }
 
+void stream_write_operation::fail(failure why) noexcept {
+  if (!failure_) failure_ = std::move(why.with_operation("write"));
+  end();
+}
+
 void stream_write_operation::do_start() noexcept {
-  if (std::optional<failure> why = stream_->out_of_place()) return end(std::move(*why));
+  if (!stream_->is_in_place()) [[unlikely]]
+    return fail(stream_->out_of_place());
   stream_->write(*this);
 }
 
@@ -76,7 +85,9 @@ void stream_write_operation::do_start() noexcept {
 void stream_write_operation::do_cancel() noexcept {
   if (state() != phase::queued) return;
   detail::stream_core& stream = *stream_;
-  end(written_ == 0 ? std::optional(failure(errc::canceled)) : std::nullopt);
+  const bool counts = registered_.region() != nullptr || until_ == detail::stream_extent::some;
+  const bool resolves = written_ != 0 && counts;
+  resolves ? end() : fail(errc::canceled);
   stream.pump();
 }
 
@@ -116,24 +127,17 @@ void require_alive(const std::weak_ptr<const char>& life) {
 
 // The Stream may be moved, or destroyed, while these run.
 task<void> Stream::read(std::span<std::byte> into) {
-  detail::stream_core& core = *core_;
-  const std::weak_ptr<const char> life = core.life();
-  while (!into.empty()) {
-    require_alive(life);
-    const std::size_t n = co_await stream_read_operation(core, into);
-    if (n == 0) throw_error({errc::truncated, "the stream ended before all of it was read"});
-    into = into.subspan(n);
-  }
+  if (into.empty()) co_return;
+  stream_read_operation all(*core_, into, detail::stream_extent::whole);
+  const std::size_t n = co_await all;
+  if (n != into.size())
+    throw_error({errc::truncated, "the stream ended before all of it was read"});
 }
 
 task<void> Stream::write(std::span<const std::byte> bytes) {
-  detail::stream_core& core = *core_;
-  const std::weak_ptr<const char> life = core.life();
-  while (!bytes.empty()) {
-    require_alive(life);
-    const std::size_t n = co_await stream_write_operation(core, bytes);
-    bytes = bytes.subspan(n);
-  }
+  if (bytes.empty()) co_return;
+  stream_write_operation all(*core_, bytes, detail::stream_extent::whole);
+  co_await all;
 }
 
 stream_write_operation Stream::write(const Slice& bytes) noexcept {
@@ -161,7 +165,7 @@ send_operation Stream::write_at(std::uint32_t number, std::uint64_t offset,
 }
 
 result<void> Stream::shutdown_send() noexcept {
-  if (std::optional<failure> why = core_->out_of_place()) return std::move(*why);
+  if (!core_->is_in_place()) return core_->out_of_place();
   return core_->shutdown_send();
 }
 

@@ -17,6 +17,8 @@ namespace cordma {
 
 namespace detail {
 class stream_core;
+// What ends an operation: some of its bytes, or all of them.
+enum class stream_extent : std::uint8_t { some, whole };
 }  // namespace detail
 
 struct stream_options {
@@ -33,7 +35,8 @@ static_assert(std::is_trivially_destructible_v<stream_options>);
 class [[nodiscard]] stream_read_operation final
     : public operation<stream_read_operation, std::size_t> {
  public:
-  stream_read_operation(detail::stream_core& stream, std::span<std::byte> into) noexcept;
+  stream_read_operation(detail::stream_core& stream, std::span<std::byte> into,
+                        detail::stream_extent until = detail::stream_extent::some) noexcept;
   stream_read_operation(stream_read_operation&&) noexcept = default;
 
  private:
@@ -44,10 +47,16 @@ class [[nodiscard]] stream_read_operation final
   void do_cancel() noexcept;
   std::size_t take() const noexcept { return got_; }
   void fail(failure why) noexcept;
+  [[nodiscard]] bool has_enough() const noexcept {
+    return got_ == into_.size() || (got_ != 0 && until_ == detail::stream_extent::some);
+  }
+  // What the ready list would do. REQUIRES done(), and that it is awaited. It may be gone then, and its Stream.
+  void go_on() noexcept { run_function()(*this); }
 
   detail::stream_core* stream_;
   std::span<std::byte> into_;
   std::size_t got_ = 0;
+  detail::stream_extent until_;
 };
 
 // Resolves with how many bytes were written. They are yours again then, and on their way; that the peer has read
@@ -57,7 +66,8 @@ class [[nodiscard]] stream_read_operation final
 class [[nodiscard]] stream_write_operation final
     : public operation<stream_write_operation, std::size_t> {
  public:
-  stream_write_operation(detail::stream_core& stream, std::span<const std::byte> bytes) noexcept;
+  stream_write_operation(detail::stream_core& stream, std::span<const std::byte> bytes,
+                         detail::stream_extent until = detail::stream_extent::some) noexcept;
   stream_write_operation(detail::stream_core& stream, const Slice& bytes) noexcept;
   stream_write_operation(stream_write_operation&& other) noexcept;
   ~stream_write_operation();
@@ -69,14 +79,20 @@ class [[nodiscard]] stream_write_operation final
   void do_start() noexcept;
   void do_cancel() noexcept;
   std::size_t take() const noexcept { return written_; }
+  // Of what is copied: whether it may end with what is written.
+  [[nodiscard]] bool has_enough() const noexcept {
+    return written_ != 0 && until_ == detail::stream_extent::some;
+  }
   // No more of it is posted; it ends when what is posted has.
-  void end(std::optional<failure> why = {}) noexcept;
+  void end() noexcept;
+  void fail(failure why) noexcept;
 
   detail::stream_core* stream_;
   std::span<const std::byte> bytes_;  // read here only where it is copied
   Slice registered_;                  // empty: copied
   std::size_t written_ = 0;
   std::uint32_t under_way_ = 0;  // requests that carry parts of it
+  detail::stream_extent until_;
 };
 
 // The data goes by remote writes into a ring of the reader's, and is read from there. Bound to the thread of

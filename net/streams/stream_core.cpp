@@ -12,17 +12,14 @@
 namespace cordma::detail {
 
 using transport::load;
-using transport::store;
 
 namespace {
 
 constexpr std::uint32_t most_window = 1U << 28;
 constexpr std::uint32_t most_notices = 4096;
 constexpr std::uint32_t most_sends = 32;
-// What is written is sent in pieces, so that the reader has something to do meanwhile.
-constexpr std::uint32_t pieces = 4;  // of a window
 static_assert(protocol::least_notices <= most_notices);
-static_assert(most_window <= UINT32_MAX && pieces <= most_sends);
+static_assert(most_window <= UINT32_MAX);
 
 }  // namespace
 
@@ -72,13 +69,13 @@ stream_core::~stream_core() {
     op.unlink();
     op.fail(gone);
   }
-  while (!writers_.empty()) writers_.front().end(gone);
+  while (!writers_.empty()) writers_.front().fail(gone);
   for (outgoing& out : sends_) {
     stream_write_operation* const op = std::exchange(out.for_op, nullptr);
     if (op == nullptr) continue;
     CORDMA_ASSERT_OP(op->under_way_, >, 0U);
     --op->under_way_;
-    op->end(gone);
+    op->fail(gone);
   }
 }
 
@@ -115,6 +112,11 @@ void stream_core::on_received(incoming& in) noexcept {
   } catch (const std::bad_alloc&) {
     out_of_memory();
   }
+  // Within the pass that found its bytes; it may destroy the Stream.
+  if (served_ == nullptr) return;
+  stream_read_operation& op = *std::exchange(served_, nullptr);
+  reactor& at = *op.home();
+  at.may_continue_inline() ? op.go_on() : at.ready(op);
 }
 
 void stream_core::take(incoming& in) {
@@ -124,7 +126,7 @@ void stream_core::take(incoming& in) {
     if (!to_peer_ || end_heard_ || !reader_.on_arrived(got->bytes)) {
       return broken("more bytes than it was told there is room for");
     }
-    serve_readers();
+    serve_first();
   } else {
     on_word({in.room.data(), std::min(got->bytes, room_bytes)});
     if (ended_) return;
@@ -204,7 +206,7 @@ void stream_core::end(failure why) noexcept {
   CORDMA_ASSERT_OP(why.code(), !=, errc::ok);
   ended_ = std::move(why);
   cut_short_ = !writers_.empty();
-  while (!writers_.empty()) writers_.front().end(*ended_);
+  while (!writers_.empty()) writers_.front().fail(*ended_);
   serve_readers();
   changed_.set();
 }
@@ -225,49 +227,68 @@ void stream_core::consume(std::size_t bytes) noexcept {
 void stream_core::read(stream_read_operation& op) noexcept {
   CORDMA_ASSERT_OP(op.got_, ==, 0U);
   op.set_phase(operation_base::phase::queued);
-  readers_.push_back(op);
-  serve_readers();
+  if (readers_.empty() && fill(op)) {
+    finish(op);
+  } else {
+    readers_.push_back(op);
+  }
+  if (reader_.has_to_tell()) pump();
+}
+
+// Copies what is here. Whether it is at its end.
+bool stream_core::fill(stream_read_operation& op) noexcept {
+  const std::size_t whole = op.into_.size();
+  while (op.got_ < whole && reader_.available() != 0) {
+    const std::span<const std::byte> here = peek();
+    const std::size_t n = std::min(here.size(), whole - op.got_);
+    std::memcpy(op.into_.data() + op.got_, here.data(), n);
+    op.got_ += n;
+    reader_.consume(n);
+  }
+  return op.has_enough() || is_over() || ended_;
+}
+
+// REQUIRES that it is at its end.
+void stream_core::finish(stream_read_operation& op) noexcept {
+  if (op.has_enough() || is_over()) return op.finish();
+  op.fail(*ended_);
 }
 
 void stream_core::serve_readers() noexcept {
   while (!readers_.empty()) {
     stream_read_operation& op = readers_.front();
-    while (op.got_ < op.into_.size() && reader_.available() != 0) {
-      const std::span<const std::byte> here = peek();
-      const std::size_t n = std::min(here.size(), op.into_.size() - op.got_);
-      std::memcpy(op.into_.data() + op.got_, here.data(), n);
-      op.got_ += n;
-      reader_.consume(n);
-    }
-    const bool over = end_heard_ && reader_.available() == 0;
-    if (op.got_ == 0 && !op.into_.empty() && !over && !ended_) break;
+    if (!fill(op)) break;
     op.unlink();
-    if (op.got_ != 0 || op.into_.empty() || over) {
-      op.finish();
-    } else {
-      op.fail(*ended_);
-    }
+    finish(op);
   }
   if (reader_.has_to_tell()) pump();
 }
 
-std::optional<failure> stream_core::out_of_place() noexcept {
+// The first one that waits, if that is all it takes, goes on when on_received() returns.
+void stream_core::serve_first() noexcept {
+  CORDMA_ASSERT(served_ == nullptr);
+  if (!readers_.empty()) {
+    stream_read_operation& op = readers_.front();
+    if (!fill(op)) return;  // take() says what is due
+    if (op.has_enough() && op.awaited()) {
+      op.unlink();
+      op.set_phase(operation_base::phase::done);
+      served_ = &op;
+    }
+  }
+  serve_readers();
+}
+
+failure stream_core::out_of_place() noexcept {
   const reactor* const at = home();
-  if (at == nullptr) return failure{errc::shutdown, "its Worker is gone"};
-  if (at->on_owner_thread()) [[likely]]
-    return {};
+  if (at == nullptr) return {errc::shutdown, "its Worker is gone"};
   return at->wrong_thread("a Stream may only be used on the thread of its Worker");
 }
 
-// ---- writing ----
-
-std::optional<failure> stream_core::why_not() const noexcept {
-  if (own_end_ != own_end::open)
-    return failure{errc::not_connected, "this side has ended what it writes"};
-  if (ended_) return ended_;
-  // Its last bytes may still be on their way to the readers, who learn of the end behind them.
-  if (endpoint_.state() == endpoint_state::connected) return {};
-  return first_cause_or(errc::not_connected);
+// Where the connection ended, its last bytes may still be on their way to the readers, who learn of the end behind them.
+failure stream_core::why_not() const noexcept {
+  if (own_end_ != own_end::open) return {errc::not_connected, "this side has ended what it writes"};
+  return ended_ ? *ended_ : first_cause_or(errc::not_connected);
 }
 
 failure stream_core::first_cause_or(failure other) const noexcept {
@@ -275,176 +296,11 @@ failure stream_core::first_cause_or(failure other) const noexcept {
   return cause != nullptr ? *cause : std::move(other);
 }
 
-stream_core::outgoing* stream_core::free_outgoing() noexcept {
-  const auto free = std::ranges::find_if(sends_, [](const outgoing& o) { return !o.busy; });
-  return free != sends_.end() ? &*free : nullptr;
-}
-
-void stream_core::launch(outgoing& out, send_operation op) noexcept {
-  out.busy = true;
-  out.op.emplace(std::move(op));
-  out.op->start();
-  if (out.op->done()) return on_sent(out);
-  out.op->observe(
-      [](operation_base&, void* at) noexcept {
-        auto& done = *static_cast<outgoing*>(at);
-        done.core->on_sent(done);
-        done.core->pump();
-      },
-      &out);
-}
-
-void stream_core::on_sent(outgoing& out) noexcept {
-  const result<void> sent = out.op->take_result();
-  out.busy = false;
-  out.keeps = MemoryRegion();
-  if (out.staged != 0) to_peer_->staged.release(std::exchange(out.staged, 0U));
-  const std::uint64_t bytes = std::exchange(out.bytes, 0U);
-  const bool is_end = std::exchange(out.is_end, false);
-  if (sent) {
-    there_ += bytes;
-    if (is_end) own_end_.become(own_end::there);
-  }
-  changed_.set();
-  stream_write_operation* const op = std::exchange(out.for_op, nullptr);
-  if (op != nullptr) {
-    CORDMA_ASSERT_OP(op->under_way_, >, 0U);
-    --op->under_way_;
-    if (!sent) {
-      op->end(first_cause_or(sent.why()));
-    } else if (!op->linked() && op->under_way_ == 0) {
-      op->end();
-    }
-  }
-  // It never left, and what comes behind it would come in its place.
-  if (sent.code() == errc::no_memory && !ended_) out_of_memory();
-}
-
-void stream_core::say(outgoing& out, word what, std::uint32_t number,
-                      std::span<const std::byte> blob) noexcept {
-  CORDMA_ASSERT(!out.busy && out.for_op == nullptr);
-  CORDMA_ASSERT_OP(blob.size(), <=, RemoteMemory::blob_bytes);
-  const std::span<std::byte> text(out.room.data(), word_bytes);
-  std::ranges::fill(text, std::byte{0});
-  const bool greeting = what == word::hello;
-  store(&text[0], static_cast<std::uint32_t>(what));
-  store(&text[4], number);
-  store(&text[8], greeting ? std::uint64_t{options_.window_bytes} : reader_.consumed());
-  store(&text[16], greeting ? std::uint64_t{options_.notices} : reader_.given());
-  std::ranges::copy(blob, text.begin() + 24);
-  if (to_peer_) to_peer_->flow.speak();
-  launch(out, endpoint_.send(out.room.first(word_bytes)).solicited());
-}
-
-void stream_core::say_what_is_due() {
-  outgoing* out = free_outgoing();
-  if (!hello_said_ && out != nullptr) {
-    const result<std::vector<std::byte>> blob = ring_.export_blob();
-    if (!blob) return end(blob.why());
-    hello_said_ = true;
-    say(*out, word::hello, version, *blob);
-  }
-  while (to_peer_ && to_peer_->flow.may_speak() && (out = free_outgoing()) != nullptr) {
-    if (reader_.has_to_tell()) {
-      reader_.told();
-      say(*out, word::window, 0, {});
-    } else if (!to_peer_->flow.has_notice()) {
-      return;
-    } else if (mapped_.has_unsaid()) {
-      const result<std::vector<std::byte>> blob = mapped_.unsaid_blob();
-      if (!blob) return end(blob.why());
-      const std::uint32_t number = mapped_.first_unsaid();
-      mapped_.said();
-      say(*out, word::mapped, number, *blob);
-    } else if (own_end_ == own_end::due && writers_.empty()) {
-      own_end_.become(own_end::said);
-      out->is_end = true;
-      say(*out, word::end, 0, {});
-    } else {
-      return;
-    }
-  }
-}
-
-void stream_core::pump() noexcept {
-  if (ended_ || home() == nullptr || std::exchange(pumping_, true)) return;
-  try {
-    say_what_is_due();
-    // What is said first goes out first: what keeps a word from it, keeps data from it too.
-    while (!writers_.empty() && write_now(writers_.front())) {}
-    say_what_is_due();
-  } catch (const std::bad_alloc&) {
-    out_of_memory();
-  }
-  pumping_ = false;
-}
-
-// False where it has to wait, for room: it stays in the list. What is copied is done with the first of its bytes.
-bool stream_core::write_now(stream_write_operation& op) noexcept {
-  outlet& to = *to_peer_;
-  const std::uint64_t whole = op.bytes_.size();
-  const std::uint64_t window = to.ring.size();
-  const std::uint64_t piece = std::max<std::uint64_t>(window / pieces, 1);
-  const bool copied = op.registered_.region() == nullptr;
-  while (op.written_ < whole) {
-    const std::uint64_t at = to.flow.sent() % window;
-    std::uint64_t n = std::min({whole - op.written_, to.flow.room(), window - at, piece});
-    if (copied) n = std::min(n, to.staged.room());
-    outgoing* const out = free_outgoing();
-    if (n == 0 || out == nullptr) {
-      if (copied && op.written_ != 0) break;
-      return false;
-    }
-    const Slice from = copied ? to.staged.copy(op.bytes_.subspan(op.written_, n))
-                              : op.registered_.part(op.written_, n);
-    out->bytes = n;
-    out->staged = copied ? n : 0;
-    to.flow.send(n);
-    op.written_ += n;
-    if (!copied) {
-      out->for_op = &op;
-      ++op.under_way_;
-    }
-    launch(*out, endpoint_.write_imm(to.ring.slice(at, n).value(), from, 0).solicited());
-    if (op.state() != operation_base::phase::queued) return true;  // that was refused
-  }
-  op.end();
-  return true;
-}
-
-void stream_core::write(stream_write_operation& op) noexcept {
-  if (std::optional<failure> why = why_not()) return op.end(std::move(*why));
-  const region_core* const from = op.registered_.region();
-  if (from != nullptr && from->context != endpoint_.core().context()) {
-    return op.end(failure{errc::invalid_value, "the slice's region belongs to another Context"});
-  }
-  op.set_phase(operation_base::phase::queued);
-  writers_.push_back(op);
-  pump();
-}
-
-void stream_core::moved(const stream_write_operation& from, stream_write_operation& to) noexcept {
-  for (outgoing& out : sends_) {
-    if (out.for_op == &from) out.for_op = &to;
-  }
-}
-
-// What is on its way keeps its memory.
-void stream_core::left(const stream_write_operation& op) noexcept {
-  for (outgoing& out : sends_) {
-    if (out.for_op != &op) continue;
-    CORDMA_ASSERT(out.busy && op.registered_.region() != nullptr);
-    out.for_op = nullptr;
-    retain(*op.registered_.region());
-    out.keeps = MemoryRegion(op.registered_.region());
-  }
-}
-
 // ---- memory that is mapped, and the end ----
 
 result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
-  if (std::optional<failure> why = out_of_place()) return std::move(*why);
-  if (std::optional<failure> why = why_not()) return std::move(*why);
+  if (!is_in_place()) return out_of_place();
+  if (!is_writable()) return why_not();
   const result<std::vector<std::byte>> blob = memory.export_blob();
   if (!blob) return blob.why();
   if (memory.all().region()->context != endpoint_.core().context()) {
@@ -460,7 +316,7 @@ result<std::uint32_t> stream_core::map(const MemoryRegion& memory) {
 
 result<RemoteSlice> stream_core::mapped(std::uint32_t number, std::uint64_t offset,
                                         std::uint64_t bytes) const {
-  if (std::optional<failure> why = why_not()) return std::move(*why);
+  if (!is_writable()) return why_not();
   return mapped_.theirs(number, offset, bytes);
 }
 

@@ -9,7 +9,7 @@
 #include <cordma/net/transport/checked_state.hpp>
 #include <cordma/runtime/event.hpp>
 
-#include <array>
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,8 +28,10 @@ enum class own_end : std::uint8_t {
   return static_cast<int>(to) == static_cast<int>(from) + 1;
 }
 
-// What is written goes into the peer's ring; where it is copied first, by way of a ring here. Bound to the thread of its
-// Worker.
+// What is written goes into the peer's ring: at once, where the transport can; else, where it is copied first, by way of
+// a ring here. Bound to the thread of its Worker.
+//   stream_core.cpp        what comes, reading, the end
+//   stream_core_write.cpp  words and writing
 class stream_core {
  public:
   stream_core(const Context& context, Endpoint connected, const stream_options& options);
@@ -69,11 +71,15 @@ class stream_core {
   // A flush is done: what was written lies in the peer's memory.
   void note_all_seen() noexcept { all_seen_ = true; }
   // Says and writes what waits, as far as there is room.
-  void pump() noexcept;
-  // Why nothing can be started: on this thread, or any more.
-  [[nodiscard]] std::optional<failure> out_of_place() noexcept;
-  // Why nothing can be written any more.
-  [[nodiscard]] std::optional<failure> why_not() const noexcept;
+  void pump() noexcept {
+    if (!writers_.empty() || is_word_due()) pump_slowly();
+  }
+  // Whether anything can be started, on this thread; and why not. The latter REQUIRES that nothing can.
+  [[nodiscard]] bool is_in_place() noexcept {
+    const reactor* const at = home();
+    return at != nullptr && at->on_owner_thread();
+  }
+  [[nodiscard]] failure out_of_place() noexcept;
 
   // A word that is no data: the window, the end, or memory that is mapped. Little-endian:
   // offset 0 u32 kind, 4 u32 number, 8 u64 consumed, 16 u64 given, 24 a blob of 64 bytes.
@@ -105,6 +111,16 @@ class stream_core {
   };
   // To the peer's end, once that has said how large it is.
   struct outlet {
+    [[nodiscard]] RemoteSlice part(std::uint64_t at, std::uint64_t bytes) const noexcept {
+      return RemoteSlice(ring.addr() + at, bytes, ring.keys());
+    }
+    // Of so many bytes that wait, those that can go to `at` now: what is written is sent in pieces, so that the reader has
+    // something to do meanwhile.
+    [[nodiscard]] std::uint64_t piece(std::uint64_t at, std::uint64_t bytes) const noexcept {
+      constexpr std::uint64_t pieces = 4;  // of a window
+      const std::uint64_t most = std::max<std::uint64_t>(ring.size() / pieces, 1);
+      return std::min({bytes, flow.room(), ring.size() - at, most});
+    }
     protocol::stream_sender flow;
     RemoteSlice ring;
     staging_ring staged;
@@ -119,11 +135,35 @@ class stream_core {
   void say_what_is_due();
   void on_sent(outgoing& out) noexcept;
   [[nodiscard]] outgoing* free_outgoing() noexcept;
-  void launch(outgoing& out, send_operation op) noexcept;
+  void launch(outgoing& out) noexcept;
   void say(outgoing& out, word what, std::uint32_t number,
            std::span<const std::byte> blob) noexcept;
+  // Whether it is at its end.
   [[nodiscard]] bool write_now(stream_write_operation& op) noexcept;
+  // Whether the transport may write to the peer's ring at the call.
+  [[nodiscard]] bool may_put() noexcept {
+    const endpoint_core& e = endpoint_.core();
+    return e.posts_now() && e.is_open_to(transport::opcode::write_imm);
+  }
+  [[nodiscard]] bool put(stream_write_operation& op) noexcept;
+  [[nodiscard]] bool put(std::span<const std::byte> bytes, const Slice& registered,
+                         std::uint64_t at) noexcept;
+  void pump_slowly() noexcept;
+  // What is due to be said goes out before what is written.
+  [[nodiscard]] bool is_word_due() const noexcept {
+    return reader_.has_to_tell() || mapped_.has_unsaid() || own_end_ == own_end::due ||
+           !hello_said_;
+  }
+  [[nodiscard]] bool is_writable() const noexcept {
+    return own_end_ == own_end::open && !ended_ && endpoint_.state() == endpoint_state::connected;
+  }
+  // REQUIRES !is_writable().
+  [[nodiscard]] failure why_not() const noexcept;
   void serve_readers() noexcept;
+  [[nodiscard]] bool fill(stream_read_operation& op) noexcept;
+  void finish(stream_read_operation& op) noexcept;
+  void serve_first() noexcept;
+  [[nodiscard]] bool is_over() const noexcept { return end_heard_ && reader_.available() == 0; }
   void end(failure why) noexcept;
   void broken(const char* what) noexcept;
   void out_of_memory() noexcept;
@@ -143,6 +183,7 @@ class stream_core {
   std::uint64_t there_ = 0;  // bytes that the peer has
   mapped_memory mapped_;
   list<stream_read_operation> readers_;
+  stream_read_operation* served_ = nullptr;  // goes on when on_received() returns
   list<stream_write_operation> writers_;
   event changed_;
   std::optional<failure> ended_;

@@ -263,3 +263,26 @@ TEST_CASE("N2: a stream that is destroyed while all of something is being writte
     CHECK(read == errc::ok);
   });
 }
+
+TEST_CASE("N3: the end of a stream comes behind all of something that is being written") {
+  stage on;
+  on.play([](stage& s) -> task<> {
+    const stream_options small{.window_bytes = 1000};
+    stream_pair p = co_await open_streams(s, small, small);
+    std::vector<std::byte> long_one(10'000);
+    fill(long_one, 5);
+    errc written = errc::again;
+    task_context& me = co_await this_task();
+    scope one(me);
+    one.spawn(note(&written, write_all(&p.client, long_one)));
+    while (p.server.peek().size() < 1000) co_await moment(s);
+    CHECK(p.client.shutdown_send().ok());
+    std::vector<std::byte> got(long_one.size());
+    co_await p.server.read(got);
+    CHECK(filled(got, 5));
+    const std::size_t behind = co_await p.server.read_some(std::span(got).first(1));
+    CHECK(behind == 0);
+    co_await one.join();
+    CHECK(written == errc::ok);
+  });
+}
