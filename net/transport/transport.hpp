@@ -115,7 +115,8 @@ class queue_pair {
   [[nodiscard]] virtual posted post_recv(const recv_request& request, completion& now) noexcept = 0;
   // Carries `request` out from the call itself, with nothing to complete, where capabilities::posts_now. An atomic
   // needs no segment: its operand becomes the word as it was. False: nothing has changed, post it.
-  // REQUIRES segments of memory that is registered, with the rights that they need.
+  // REQUIRES segments of memory that is registered, with the rights that they need; one that is only read may be any memory,
+  // with lkey 0.
   [[nodiscard]] virtual bool post_now(send_request& request) noexcept {
     static_cast<void>(request);
     return false;

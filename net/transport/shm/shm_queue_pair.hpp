@@ -219,6 +219,9 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] wc_status copy_through_kernel(const send_request& r, std::uint64_t total,
                                               bool& impossible) noexcept;
   [[nodiscard]] bool execute_served(send_entry& e) noexcept;
+  [[nodiscard]] bool write_and_tell(const send_request& r, std::uint64_t total,
+                                    const remote_region& region) noexcept;
+  void tell_written(const send_request& r, std::uint64_t total) noexcept;
   [[nodiscard]] bool send_service_request(send_entry& e) noexcept;
   [[nodiscard]] bool finish_access(send_entry& e) noexcept;
   void ask(std::uint64_t rkey) noexcept;

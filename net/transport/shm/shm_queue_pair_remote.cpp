@@ -135,14 +135,34 @@ bool shm_queue_pair::execute_access(send_entry& e) noexcept {
 bool shm_queue_pair::finish_access(send_entry& e) noexcept {
   if (e.request.op == opcode::write_imm) {
     if (!writer_.room(1)) return blocked_for_room();
-    const bool more = (e.request.flags & post_flag::more) != 0;
     e.position = writer_.position();
-    writer_.write(message::write_imm, 0, 0, htonl(e.request.imm),
-                  static_cast<std::uint32_t>(e.total), 1, more);
-    published(more);
+    tell_written(e.request, e.total);
   }
   e.at = stage::finished;
   return true;
+}
+
+// The message that goes with it. REQUIRES room.
+void shm_queue_pair::tell_written(const send_request& r, std::uint64_t total) noexcept {
+  const bool more = (r.flags & post_flag::more) != 0;
+  writer_.write(message::write_imm, 0, 0, htonl(r.imm), static_cast<std::uint32_t>(total), 1, more);
+  published(more);
+}
+
+// Of one piece of memory within one step, as most are. False: not such a case, or refused. REQUIRES a mapped region.
+bool shm_queue_pair::write_and_tell(const send_request& r, std::uint64_t total,
+                                    const remote_region& region) noexcept {
+  if (r.segment_count != 1 || total > access_piece || !has(region.rights, access::remote_write) ||
+      !region.covers(r.remote_addr, total) || !writer_.room(1)) {
+    return false;
+  }
+  const bool valid = step_in(region);
+  if (valid) {
+    copy_bytes(region.bytes_at + (r.remote_addr - region.addr), r.segments[0].addr, total);
+  }
+  step_out();
+  if (valid) tell_written(r, total);
+  return valid;
 }
 
 // Both sides' memory by address, copied by the kernel. REQUIRES a right to it.

@@ -84,10 +84,11 @@ bool shm_queue_pair::post_now(send_request& request) noexcept {
     write_eager(request, total);
     return true;
   }
-  if (request.op == opcode::write_imm || (total == 0 && !is_atomic)) return false;
+  if (total == 0 && !is_atomic) return false;
   remote_region* const region = regions_.find(request.rkey);
   if (region == nullptr || region->bytes_at == nullptr) return false;
   if (is_atomic) return atomic_now(request, *region, old);
+  if (request.op == opcode::write_imm) return write_and_tell(request, total, *region);
   return access_now(request, total, *region) == wc_status::success;
 }
 
