@@ -79,7 +79,7 @@ class [[nodiscard]] stream_write_operation final
   void do_start() noexcept;
   void do_cancel() noexcept;
   std::size_t take() const noexcept { return written_; }
-  // Of what is copied: whether it may end with what is written.
+  // For a copied write: the bytes written so far may end it.
   [[nodiscard]] bool has_enough() const noexcept {
     return written_ != 0 && until_ == detail::stream_extent::some;
   }

@@ -409,7 +409,7 @@ void worker_core::complete(slot& s, const completion& c) noexcept { finish_reque
   finish_request(s, c, true);
 }
 
-// By what its id says that it is. Part of look_at(), and a function of its own for tests.
+// The type in the id decides. Inlined into look_at(); tests call it as a function.
 [[gnu::always_inline, gnu::used]] inline void worker_core::on_completions(
     adapter_poller& via, std::span<const completion> all) noexcept {
   for (const completion& c : all) {

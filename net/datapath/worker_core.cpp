@@ -164,7 +164,7 @@ void worker_core::make_peers() {
   has_peers_ = true;
 }
 
-// What an operation needs besides its request. For an atomic the word is put into that as it is posted.
+// Makes what an operation needs beside its request. The word of an atomic enters the request when it is posted.
 result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept {
   if (op.aside_ == post_base::aside::word) return prepare_words(index);
   if (op.aside_ == post_base::aside::window) return static_cast<bind_base&>(op).prepare();

@@ -51,7 +51,7 @@ class send_credits {
   }
 
  private:
-  // Said before what is known, and overtaken.
+  // An older count than the known one: its frame was overtaken.
   [[nodiscard]] bool is_late(std::uint16_t total) const noexcept {
     return static_cast<std::uint16_t>(given_ - total) <= most_credits;
   }

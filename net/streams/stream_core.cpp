@@ -269,7 +269,7 @@ void stream_core::serve_first() noexcept {
   CORDMA_ASSERT(served_ == nullptr);
   if (!readers_.empty()) {
     stream_read_operation& op = readers_.front();
-    if (!fill(op)) return;  // take() says what is due
+    if (!fill(op)) return;  // take() pumps
     if (op.has_enough() && op.awaited()) {
       op.unlink();
       op.set_phase(operation_base::phase::done);

@@ -114,8 +114,7 @@ class stream_core {
     [[nodiscard]] RemoteSlice part(std::uint64_t at, std::uint64_t bytes) const noexcept {
       return RemoteSlice(ring.addr() + at, bytes, ring.keys());
     }
-    // Of so many bytes that wait, those that can go to `at` now: what is written is sent in pieces, so that the reader has
-    // something to do meanwhile.
+    // How many of the bytes that wait can go to `at` now. A write goes in pieces, so that the reader works meanwhile.
     [[nodiscard]] std::uint64_t piece(std::uint64_t at, std::uint64_t bytes) const noexcept {
       constexpr std::uint64_t pieces = 4;  // of a window
       const std::uint64_t most = std::max<std::uint64_t>(ring.size() / pieces, 1);
@@ -149,7 +148,7 @@ class stream_core {
   [[nodiscard]] bool put(std::span<const std::byte> bytes, const Slice& registered,
                          std::uint64_t at) noexcept;
   void pump_slowly() noexcept;
-  // What is due to be said goes out before what is written.
+  // Such a word goes out before data.
   [[nodiscard]] bool is_word_due() const noexcept {
     return reader_.has_to_tell() || mapped_.has_unsaid() || own_end_ == own_end::due ||
            !hello_said_;

@@ -1,4 +1,4 @@
-// What a stream_core says and writes.
+// The sending half of stream_core: words and data.
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/transport/little_endian.hpp>
@@ -108,7 +108,7 @@ void stream_core::pump_slowly() noexcept {
   if (ended_ || home() == nullptr || std::exchange(pumping_, true)) return;
   try {
     say_what_is_due();
-    // What is said first goes out first: what keeps a word from it, keeps data from it too.
+    // Words go first. What stops a word stops data too.
     while (!writers_.empty() && write_now(writers_.front())) {}
     say_what_is_due();
   } catch (const std::bad_alloc&) {

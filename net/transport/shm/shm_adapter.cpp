@@ -69,8 +69,8 @@ shm_adapter::~shm_adapter() {
   CORDMA_ASSERT(called_.empty() && !has_reports());
 }
 
-// What lies in rings whole; for all else there is poll_slowly(). A message that came alone is given to who takes it at
-// the end, with no call before that, so that an idle poll saves no registers.
+// Takes whole messages from the rings; poll_slowly() does the rest. A single message goes to its taker at the end. There
+// is no call before that, so that an idle poll saves no registers.
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
   arrived_count_ = 0;
   if (--short_polls_ == 0 || out.size() < most_arrived) [[unlikely]]
