@@ -188,7 +188,8 @@ class Endpoint : public user_data_holder {
   send_operation flush() noexcept;
 
   // While it lives, what is started on this endpoint may stay invisible to the peer; destroying it
-  // makes all of it visible at once (one doorbell). Nests.
+  // makes all of it visible at once (one doorbell). Nests. Over shared memory there is no doorbell to save:
+  // what finds room is visible at once.
   class Batch {
    public:
     explicit Batch(detail::endpoint_core& endpoint) noexcept;

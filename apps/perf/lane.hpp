@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../support/histogram.hpp"
+#include "../support/op_ring.hpp"
 #include "plan.hpp"
 #include "ticks.hpp"
 
@@ -22,6 +23,8 @@ namespace perf {
 
 inline constexpr std::uint64_t the_tag = 1;
 inline constexpr std::uint16_t the_handler = 1;
+// Bytes of a message that is sent at once over any transport (message_options::eager_bytes).
+inline constexpr std::uint64_t short_everywhere = 512 - 16;
 
 // Active messages, which each side's handler answers, or counts.
 struct handling {
@@ -107,6 +110,9 @@ class lane {
   std::atomic<std::uint64_t> progress{0};   // requests done in this phase, for whoever watches
   const std::atomic<bool>* stop = nullptr;  // set: somebody wants to see what was measured so far
 
+  // What a plain handler has sent. Where nobody thinks.
+  [[nodiscard]] auto& answers() noexcept { return answers_; }
+
  private:
   cordma::Endpoint own_;
   cordma::Endpoint* endpoint_ = nullptr;
@@ -114,6 +120,7 @@ class lane {
   std::vector<cordma::Slice> out_;
   std::vector<cordma::RemoteSlice> peer_in_;
   std::vector<cordma::RemoteSlice> peer_out_;
+  support::op_ring<cordma::message_send_operation> answers_{16};
 };
 
 // Throws what it ended for: nobody tells a side that looks at its own memory, or waits for its handler.

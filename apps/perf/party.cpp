@@ -57,8 +57,12 @@ party::party(cordma::Context& context, cordma::Worker& worker, cordma::Endpoint&
     l.random.seed(p.seed + i);
     if (p.facts().by_messages()) {
       l.messages = std::make_unique<cordma::Messages>(worker);
-      l.messages->on(the_handler,
-                     [&l](cordma::ActiveMessage m) { return handle(&l, std::move(m)); });
+      if (p.size <= short_everywhere && !l.thinks()) {
+        l.messages->on(the_handler, [&l](const cordma::ShortMessage& m) { handle_short(&l, m); });
+      } else {
+        l.messages->on(the_handler,
+                       [&l](cordma::ActiveMessage m) { return handle(&l, std::move(m)); });
+      }
       l.handler.answers = p.facts().latency();
     }
   }

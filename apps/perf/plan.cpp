@@ -22,7 +22,8 @@ std::uint32_t as_many_as_fit(std::uint32_t wanted, std::uint64_t size) noexcept 
 constexpr std::array<verb_facts, 9> verbs{{
     {verb::send, "send", "messages, sent and received"},
     {verb::tag, "tag", "tagged messages"},
-    {verb::am, "am", "active messages; -lat from handler to handler"},
+    {verb::am, "am",
+     "active messages; -lat from handler to handler, plain functions up to 496 bytes"},
     {verb::stream, "stream", "bytes of a stream"},
     {verb::write, "write", "remote writes; -lat: each side looks at its own memory"},
     {verb::write_imm, "write-imm", "remote writes that consume a receive of the peer"},

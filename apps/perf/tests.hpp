@@ -35,6 +35,8 @@ cordma::task<void> read_stream(lane& l, std::uint64_t count);
 
 // Active messages. Their handler, on either side:
 cordma::task<void> handle(lane* l, cordma::ActiveMessage m);
+// ... a plain function, where every message is short and nobody thinks in between.
+void handle_short(lane* l, const cordma::ShortMessage& m);
 // one after the other, from handler to handler: the client sends the first one; both wait for the last,
 cordma::task<void> call_first(lane& l, std::uint64_t count);
 cordma::task<void> answer_all(lane& l, std::uint64_t count);

@@ -199,7 +199,7 @@ void endpoint_core::refresh_open() noexcept {
     if (granted_.shared == nullptr) open_to_ |= receives;
     if (frames() != nullptr) open_to_ &= ~messages_bits;
   }
-  posts_now_ = open_to_ != 0 && route_.caps->posts_now && batches_ == 0;
+  posts_now_ = open_to_ != 0 && route_.caps->posts_now;
   if (frames() != nullptr) frames()->settle();
 }
 

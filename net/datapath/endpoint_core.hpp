@@ -237,7 +237,10 @@ class endpoint_core final : public list_node, public transport::message_taker {
     refresh_open();
     ring();
   }
-  [[nodiscard]] bool is_batched() const noexcept { return batches_ != 0; }
+  // A batch waits for its doorbell, where there is one.
+  [[nodiscard]] bool holds_back() const noexcept {
+    return batches_ != 0 && !route_.caps->posts_now;
+  }
 
   [[nodiscard]] std::size_t inflight() const noexcept {
     return sends_.in_flight() + recvs_.in_flight() + traffic_.in_flight;

@@ -132,7 +132,7 @@ void peer_core::settle() noexcept {
   hears_ = port_ != nullptr && theirs_ && !endpoint_->handle_gone() && !is_traced() &&
            endpoint_->state() != endpoint_state::closed;
   puts_ = hears_ && waiting_.empty() && offers_.wanted().empty() &&
-          endpoint_->state() == endpoint_state::connected && !endpoint_->is_batched();
+          endpoint_->state() == endpoint_state::connected && !endpoint_->holds_back();
   longest_ = theirs_ ? theirs_->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
   // With one segment only what lies behind its head can be posted: nothing longer is put either.
   if (endpoint_->granted().max_segments == 1) longest_ = std::min(longest_, short_bytes);
