@@ -97,7 +97,7 @@ class ring_writer {
       return false;
     std::byte* const at = at_;
     const std::uint32_t stamp = stamp_;
-    prefetch_for_writing(at + cells_ahead * cell_bytes);
+    if (--until_burst_ < 0) prefetch_for_writing(at + cells_ahead * cell_bytes);
     constexpr auto what = std::uint64_t{static_cast<std::uint8_t>(message::send)};
     std::memcpy(at + 8, &what, sizeof what);
     if (head != nullptr) {  // by words, as they come in registers
@@ -114,6 +114,8 @@ class ring_writer {
     return true;
   }
   [[nodiscard]] bool withholds() const noexcept { return withheld_ != nullptr; }
+  // A message came from the peer: the next one that is put may be its answer, and alone.
+  void on_arrived() noexcept { until_burst_ = 1; }
   // Makes everything withheld visible: one store.
   void release() noexcept {
     if (withheld_ == nullptr) return;
@@ -122,7 +124,7 @@ class ring_writer {
   }
 
  private:
-  // The peer has read the cells of the lap before: the lines of the next ones come over while this one is written.
+  // In a burst the lines of the next cells, which the peer read in the lap before, come over while this one is written.
   static constexpr std::size_t cells_ahead = 4;
 
   void go_to(std::uint64_t position, std::uint64_t cells) noexcept {
@@ -152,6 +154,7 @@ class ring_writer {
   std::uint64_t wipe_until_ = 0;  // below: a cell may hold payload of the lap before
   std::byte* withheld_ = nullptr;
   std::uint64_t withheld_word_ = 0;
+  std::int64_t until_burst_ = 1;  // below 0: nothing has come since the message before
   ring_control* control_ = nullptr;
 };
 

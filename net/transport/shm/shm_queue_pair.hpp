@@ -308,6 +308,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 inline void shm_queue_pair::lend(cell_header h, arrived_message& m) noexcept {
   m = {.from = this, .data = reader_.payload(), .bytes = h.length};
   reader_.step(cells_for(h.length));
+  writer_.on_arrived();
   lent_ = true;
 }
 
