@@ -8,6 +8,7 @@ import unittest
 
 import check_density
 import coro_lint
+import features
 import include_directions
 import leftovers
 import lifecycle
@@ -367,6 +368,32 @@ class MessagePath(unittest.TestCase):
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 self.assertEqual(planted(message_path.check, content), [])
             self.assertIn("no section '## The path of a message'", said.getvalue())
+
+
+class Features(unittest.TestCase):
+    TESTS = {
+        "tests/net/pool_test.cpp": "// Pools, in order. More.\n#include <x>\n",
+        "tests/apps/info.sh": "#!/usr/bin/env bash\n# cordma-info: all of it\n# on one page.\nexit\n",
+        "tests/apps/expect.sh": "# sourced\n",
+        "tests/support/stage.hpp": "// no test\n",
+    }
+    LIST = ("## Test files\n\n### apps\n\n| file | contents |\n|---|---|\n| `apps/info` | cordma-info |\n"
+            "\n### net\n\n| file | contents |\n|---|---|\n| `net/pool` | Pools, in order |\n")
+
+    def found(self, head="", listed=LIST, **more):
+        return planted(features.check, {**self.TESTS, **more, "tests/FEATURES.md": head + listed})
+
+    def test_the_page_names_each_test_file(self):
+        self.assertEqual(self.found("`net/pool`, `conformance.shm`\n"), [])
+
+    def test_a_name_without_a_file(self):
+        self.assertIn("`net/pools` is no test file", self.found("`net/pools`\n")[0])
+
+    def test_a_file_that_is_not_listed_or_has_changed(self):
+        self.assertEqual(len(self.found(listed=self.LIST.replace("in order", "sorted"))), 1)
+        self.assertEqual(len(self.found(listed="")), 1)
+        self.assertEqual(len(planted(features.check, {
+            **self.TESTS, "tests/net/new_test.cpp": "// New.\n", "tests/FEATURES.md": self.LIST})), 1)
 
 
 class CheckDensity(unittest.TestCase):
