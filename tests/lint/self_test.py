@@ -14,6 +14,7 @@ import leftovers
 import lifecycle
 import members
 import message_path
+import prose
 import regions
 import sizes
 import tiers
@@ -394,6 +395,38 @@ class Features(unittest.TestCase):
         self.assertEqual(len(self.found(listed="")), 1)
         self.assertEqual(len(planted(features.check, {
             **self.TESTS, "tests/net/new_test.cpp": "// New.\n", "tests/FEATURES.md": self.LIST})), 1)
+
+
+class Prose(unittest.TestCase):
+    WRONG = ["what is sent", "Whatever comes", "the peer is told", "it says so", "whoever waits", "his part", "nobody waits",
+             "those who wait", "Of which nothing is left", "Done. For those in flight", "as it is anyway", "of its own",
+             "so many of them", "but for the last", "save that one"]
+    RIGHT = ["somewhat is", "the posted request", "the essay", "a hero", "wholly", "in place", "Off which"]
+
+    def test_places(self):
+        for text in self.WRONG:
+            self.assertEqual(len(prose.places(text)), 1, text)
+        for text in self.RIGHT:
+            self.assertEqual(prose.places(text), [], text)
+
+    def test_where_it_looks(self):
+        content = {"net/a.cpp": '// nobody\nf("x nobody");\ng("it is nobody");\n#include "a nobody b.hpp"\n',
+                   "tests/b.sh": "#!nobody\necho nobody\n# nobody\n",
+                   "x.md": "nobody `nobody`\n```\nnobody\n```\n    nobody\n",
+                   "tests/fuzz/corpus/x/y.md": "nobody\n"}
+        total = planted(prose.counts, content)
+        self.assertEqual(total, {"net": 2, "tests": 1, ".": 1})
+
+    def test_limits_hold_and_only_fall(self):
+        content = {"net/a.cpp": "// nobody\n// nobody\n", "apps/kv/store/b.cpp": "// nobody\n",
+                   prose.LIMITS: "# text\nnet 1\napps/kv/store 4\n"}
+        self.assertEqual([line.split(":")[0] for line in planted(prose.check, content)], ["net"])
+
+        def written(root):
+            prose.lower(root)
+            return (root / prose.LIMITS).read_text().splitlines()[1:]
+
+        self.assertEqual(planted(written, content), ["apps/kv/store 1", "net 1"])
 
 
 class CheckDensity(unittest.TestCase):
