@@ -30,8 +30,7 @@
 #include <type_traits>
 #include <vector>
 
-// Types of libibverbs and librdmacm, for programs that use them too; other programs need no
-// headers.
+// Types of libibverbs and librdmacm, for programs that use them; others need not have the headers.
 struct ibv_mr;
 struct ibv_pd;
 struct rdma_cm_event;
@@ -203,8 +202,8 @@ class queue_pair {
     return errc::not_supported;
   }
 
-  // service::ud, over rdma_cm's port space UDP. resolve() on other hosts finds this port until the
-  // queue pair is destroyed. Returns the address with the chosen port number.
+  // service::ud, over rdma_cm's port space UDP. resolve() of this address finds this port until the
+  // queue pair ends. Returns the address with the chosen port number.
   // in_use, unreachable; invalid_value: the qkey is not bound_qkey.
   virtual result<address> bind(const address& where) {
     static_cast<void>(where);
@@ -362,7 +361,8 @@ class adapter {
     return reason == wake_reason::everything ? errc::ok : errc::not_supported;
   }
 
-  // REQUIRES that `private_data` is within the capabilities. in_use: the address has a listener.
+  // in_use: the address has a listener. For the functions below: REQUIRES `private_data` within the
+  // capabilities.
   virtual result<std::unique_ptr<listener>> listen(const address& where) = 0;
   // not_supported: this transport lacks one of the options beyond the address.
   virtual result<std::unique_ptr<listener>> listen_as(const address& where, const listening& how) {

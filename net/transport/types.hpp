@@ -218,11 +218,9 @@ struct completion {
   wc_status status = wc_status::success;
   opcode op = opcode::send;  // valid only on success, as in verbs
   bool has_imm = false;
-  // On success: for a bind, the new key; for a receive, the key that its message invalidated; else
-  // 0.
+  // On success: for a bind, the new key; for a receive, the key its message invalidated; else 0.
   std::uint64_t key = 0;
-  // Only for receives of a receive_queue: the queue pair that received the message. Null: it is
-  // destroyed.
+  // Only for receives of a receive_queue: the receiving queue pair. Null: it is destroyed.
   queue_pair* from = nullptr;
 };
 static_assert(sizeof(completion) <= 40, "polls hand out arrays of them");
@@ -239,7 +237,7 @@ enum class posted : std::uint8_t {
 // most the default: then it is lowered.
 struct queue_pair_options {
   service type = service::rc;
-  std::uint32_t send_depth = 128;  // send-queue entries; at least granted
+  std::uint32_t send_depth = 128;  // send queue entries; at least this number is granted
   std::uint32_t recv_depth = 128;
   std::uint32_t max_segments = 4;     // per request, up to capabilities.max_segments
   std::uint32_t inline_bytes = 64;    // 0 ... capabilities.max_inline
