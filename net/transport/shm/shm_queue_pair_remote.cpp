@@ -182,7 +182,7 @@ wc_status shm_queue_pair::copy_through_kernel(const send_request& r, std::uint64
                         ? ::process_vm_readv(peer_.who.pid, local.data(), count, &remote, 1, 0)
                         : ::process_vm_writev(peer_.who.pid, local.data(), count, &remote, 1, 0);
   if (n == static_cast<ssize_t>(total)) return wc_status::success;
-  impossible = true;  // the owner does it itself, or knows the reason
+  impossible = true;  // the owner does it itself, or reports the reason
   return wc_status::success;
 }
 

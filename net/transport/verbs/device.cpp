@@ -174,7 +174,7 @@ std::uint8_t active_mtu(const device& d) noexcept {
 }
 
 owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags) {
-  // This call knows optional flags and omits those that the kernel does not know.
+  // This call accepts optional flags and omits those that the kernel does not support.
   return owned<ibv_mr>(
       ibv_reg_mr_iova2(pd, at, bytes, reinterpret_cast<std::uintptr_t>(at), flags));
 }

@@ -29,7 +29,7 @@ inline constexpr std::size_t post_list_length = 128;  // requests behind one doo
 inline constexpr std::uint32_t control_depth = 64;    // control datagrams each way
 // Timeout of one rdma_resolve_addr(), which is repeated until connect_timeout. The kernel queries
 // the neighbour during the first 3 s only, and its code can miss an answer that arrives at once:
-// with a longer timeout, the rest would be waited in vain.
+// with a longer timeout, the remaining time would be lost.
 inline constexpr duration address_patience = std::chrono::seconds(1);
 // Time for a queue pair in error to complete the receives that it had taken from its receive queue,
 // if the device does not report their end. Equal to the time for its own requests.

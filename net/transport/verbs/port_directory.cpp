@@ -25,7 +25,7 @@ result<address> port_directory::bind(const address& where) {
   return address{.host = where.host, .port = ntohs(rdma_get_src_port(bound_.back().get()))};
 }
 
-// A host that asks twice, because the answer was lost, receives two answers.
+// A host that repeats its query, because the answer was lost, receives the answer again.
 void port_directory::answer(rdma_cm_id* who) noexcept {
   if (!leads_by(who, home_.owner().hardware())) {
     rdma_reject(who, nullptr, 0);

@@ -134,7 +134,7 @@ class verbs_adapter final : public adapter {
     if (!l.linked()) completed_shared_.push_back(l);
     look_.stir();
   }
-  // Null if it is none of this adapter.
+  // Null if it is no queue of this adapter.
   [[nodiscard]] verbs_receive_queue* find(const receive_queue* q) noexcept;
   void end_users_of(const verbs_receive_queue& q, const failure& why) noexcept;
 
