@@ -14,9 +14,9 @@
 //    and requests posted later, complete with wr_flush_err. The event `disconnected` carries the
 //    cause and is returned no later than the first flushed completion.
 //  * No function here throws, resumes a coroutine or blocks, with two exceptions. connect(),
-//    listen(), bind() and resolve() look names up. verbs queries the kernel for the neighbour behind a
-//    new address, which takes up to a second if no host answers. Only adapters use file
-//    descriptors.
+//    listen(), bind() and resolve() look names up. verbs queries the kernel for the neighbour of a
+//    new address, which takes up to a second if no host answers.
+//  * Only adapters use file descriptors.
 #pragma once
 
 #include <cordma/net/transport/device_event.hpp>
