@@ -224,8 +224,7 @@ void require_patience(const plan& p) {
   if (p.watchdog_s == 0) return;
   constexpr double us_per_s = 1e6;
   constexpr double ms_per_s = 1e3;
-  constexpr double rare =
-      20;  // an exponentially distributed pause hardly ever exceeds its mean by this factor
+  constexpr double rare = 20;  // exponentially distributed pauses hardly ever exceed 20 means
   double longest = static_cast<double>(p.think_us) / us_per_s * (p.random_think ? rare : 1);
   longest = std::max(longest, static_cast<double>(p.stall_ms) / ms_per_s);
   if (p.load_hz > 0) longest = std::max(longest, rare / p.load_hz);

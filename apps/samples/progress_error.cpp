@@ -9,8 +9,7 @@
 
 namespace {
 
-constexpr std::size_t operations =
-    255;  // More than a send queue holds: some have not been posted yet.
+constexpr std::size_t operations = 255;  // more than a send queue holds: some are not posted yet
 constexpr std::size_t bad = 100;
 
 struct tally {

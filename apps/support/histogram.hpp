@@ -98,9 +98,7 @@ class histogram {
  private:
   static constexpr std::uint64_t largest = std::uint64_t{1} << 42;
   static constexpr unsigned octave_bits = 10;
-  static constexpr std::size_t exact =
-      std::size_t{2}  // below this limit each value has its own counter
-      << octave_bits;
+  static constexpr std::size_t exact = std::size_t{2} << octave_bits;  // limit of exact counters
 
   [[nodiscard]] static std::size_t index_of(std::uint64_t value) noexcept {
     const auto width = static_cast<unsigned>(std::bit_width(value));

@@ -37,10 +37,7 @@ class tls_channel {
   struct step {
     std::size_t taken = 0;  // consumed bytes of `arrived`
     std::size_t given = 0;  // bytes of plain text; 0: more bytes must arrive first
-    bool over =
-        // shake_hands(): the handshake is complete; open(): the peer has sent its close
-        // notification
-        false;
+    bool over = false;      // the handshake is complete; of open(): the peer has closed its side
   };
   // Continues the handshake. After a failure, too, sealed() has bytes for the peer. Errors:
   // rejected (this side does not trust the server's certificate, or the peer refuses),
@@ -83,8 +80,7 @@ class tls_channel {
   static constexpr std::size_t around_record = 512;    // exceeds the overhead of a record
   static constexpr std::size_t for_alerts = 4U << 10;  // reserve for alerts
   static constexpr std::size_t most_sealed = most_records * (record_bytes + around_record);
-  static constexpr std::size_t most_at_rest = 4U
-                                              << 10;  // limit for an idle channel of many_clients
+  static constexpr std::size_t most_at_rest = 4U << 10;  // of an idle many_clients channel
 
   const tls_use use_;
   std::unique_ptr<ssl_st, deleter> ssl_;

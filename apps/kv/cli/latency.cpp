@@ -50,8 +50,8 @@ class native_prober final : public prober {
   ~native_prober() override {
     try {
       client_.erase(key_);
-    } catch (const cordma::error&) {  // the server is gone, and only this program uses the key
-    }
+      // the connection is closed, and only this program uses the key
+    } catch (const cordma::error&) {}
   }
   std::vector<probe> probes() override {
     std::vector<probe> all;
@@ -96,8 +96,8 @@ class resp_prober final : public prober {
   ~resp_prober() override {
     try {
       client_.call({"DEL", key_});
-    } catch (const std::exception&) {  // the server is gone, and only this program uses the key
-    }
+      // the connection is closed, and only this program uses the key
+    } catch (const std::exception&) {}
   }
   std::vector<probe> probes() override {
     std::vector<probe> all;

@@ -18,7 +18,7 @@ class driver_by_resp final : public driver {
  public:
   driver_by_resp(const service& s, const bench_options& o, lane& l)
       : client_(s.resp, s.as_resp()), lane_(l), batch_(o.batch) {
-    ::prctl(PR_SET_TIMERSLACK, 1);  // avoids a delay of 50 us for operations that are due
+    ::prctl(PR_SET_TIMERSLACK, 1);  // avoids the default slack of 50 us for due operations
   }
 
   void load() override {

@@ -24,7 +24,7 @@
 namespace kv {
 
 struct disk_options {
-  bool io_uring = true;  // False: uses threads, as if the kernel refused io_uring.
+  bool io_uring = true;  // false: uses threads, as if the kernel refused io_uring
 };
 
 // Bound to the reactor's thread, except nudge(). REQUIRES at destruction that no job is in flight;
@@ -104,8 +104,7 @@ class disk final : public cordma::poller {
 
  private:
   static constexpr unsigned ring_depth = 64;
-  static constexpr std::size_t most_threads =
-      3;  // One per file being written, and one for other calls.
+  static constexpr std::size_t most_threads = 3;  // one per file being written, one for other calls
   // If it is queued when the disk is destroyed, it deletes itself.
   struct nudge_item;
   void hand_over(job& j) noexcept;
@@ -138,7 +137,7 @@ class disk final : public cordma::poller {
   std::atomic<bool> nudged_{false};
 };
 
-// Awaitable: runs a blocking call on another thread. It cannot be cancelled; if it is destroyed
+// Awaitable: runs a blocking call on another thread. It cannot be canceled; if it is destroyed
 // early, its destructor waits for the call to end.
 //   disk_call create(of, [&] { ... });
 //   co_await create;

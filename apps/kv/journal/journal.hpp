@@ -123,26 +123,25 @@ class journal final : public journal_gate, public group_listener {
   // remedy; no_memory: the data do not fit; canceled, if `progress` returned false; the system's.
   [[nodiscard]] cordma::result<load_report> load(const load_options& options);
   // Begins to record changes. Loaded keys that are not in the journal yet are written to it before
-  // this completes. Throws cordma::error: the system's. Not cancelled.
+  // this completes. Throws cordma::error: the system's. Not canceled.
   [[nodiscard]] cordma::task<void> open();
   // Completes when the journal is in effect, or when its rewrite has failed, after appendonly was
-  // turned on. Not cancelled.
+  // turned on. Not canceled.
   [[nodiscard]] cordma::task<void> until_on();
   // Aborts a running rewrite or snapshot and waits for its end. None begins until
-  // allow_background(), so save() finds none running. Not cancelled.
+  // allow_background(), so save() finds none running. Not canceled.
   [[nodiscard]] cordma::task<void> end_background();
   void allow_background() noexcept { stopping_ = false; }
   // While on, backlogged() is true: commands that change anything wait.
   void hold_changes(bool on) noexcept;
   // Completes when all appended records are on the disk. Throws cordma::error: io_failed, if
-  // appendonly is on and the disk accepts no write for `patience`. Not cancelled.
+  // appendonly is on and the disk accepts no write for `patience`. Not canceled.
   [[nodiscard]] cordma::task<void> until_durable(cordma::duration patience = usual_patience);
   // Like until_durable() with brief_patience; then stops recording. A running rewrite or snapshot
   // is aborted.
   [[nodiscard]] cordma::task<void> close();
   static constexpr cordma::duration usual_patience = std::chrono::seconds(10);
-  static constexpr cordma::duration brief_patience =
-      std::chrono::milliseconds(1'500);  // One retry.
+  static constexpr cordma::duration brief_patience = std::chrono::milliseconds(1'500);  // one retry
 
   // Changes made during one hold of the keyspace form a group: after a crash all of it is present
   // or none. A change made outside any hold is a group by itself.
@@ -284,8 +283,7 @@ class journal final : public journal_gate, public group_listener {
   const journal_options options_;
   journal_events events_;
   std::mutex snapshot_guard_;  // guards the file named dbfilename
-  std::uint64_t dropped_ =
-      0;  // How often that file was dropped; a snapshot begun before is not installed.
+  std::uint64_t dropped_ = 0;  // number of its drops; snapshots begun before one are not installed
   std::mutex claims_guard_;
   claimed dir_;
   claimed directory_;  // of appenddirname

@@ -111,7 +111,7 @@ class stream final : public disk::client {
   // Without keeps_trying: 0, or the errno of the final failure. Bytes of a write in flight stay in
   // memory until it ends.
   [[nodiscard]] int failed() const noexcept { return failed_.load(); }
-  // True if an fsync failed since the last go_on_in() when its bytes were no longer in memory to be
+  // True if an fsync failed since the last trust() when its bytes were no longer in memory to be
   // written again: the content on the disk is unknown.
   [[nodiscard]] bool suspect() const noexcept { return suspect_; }
   void trust() noexcept { suspect_ = false; }
@@ -172,8 +172,7 @@ class stream final : public disk::client {
   std::atomic<sync_policy> policy_{sync_policy::every_second};
 
   // Under the guard.
-  std::deque<std::unique_ptr<output>>
-      outputs_;  // From the file being written to the file being appended to.
+  std::deque<std::unique_ptr<output>> outputs_;  // from the written file to the appended-to file
   std::deque<chunk> queue_;
   std::vector<chunk> spare_;
   std::string trouble_;

@@ -11,9 +11,8 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t argument_bytes =
-    sizeof(std::string_view);           // memory of an argument besides its bytes
-constexpr std::size_t short_line = 32;  // searched byte by byte
+constexpr std::size_t argument_bytes = sizeof(std::string_view);  // memory beside its bytes
+constexpr std::size_t short_line = 32;                            // searched byte by byte
 
 // Returns the '\r' of the line that begins at `at`, or null if it, or the byte behind it, has not
 // arrived yet.

@@ -12,9 +12,7 @@ namespace kv {
 
 struct parse_limits {
   std::size_t bulk_bytes = std::size_t{512} << 20;
-  std::size_t request_bytes =
-      std::size_t{1}  // Limit of one command, including the memory for its arguments.
-      << 30;
+  std::size_t request_bytes = std::size_t{1} << 30;  // of one command, with its arguments' memory
   bool authenticated = true;  // false: only a few short arguments are accepted
 };
 
@@ -67,7 +65,7 @@ class request_parser {
   void moved(const char* to) noexcept;
 
   std::vector<std::string_view> args_;
-  std::size_t first_ = 0;        // of the current command
+  std::size_t first_ = 0;        // index of the current command's first argument
   std::int64_t to_come_ = -1;    // its missing arguments; -1: nothing of it was read
   std::int64_t bulk_ = -1;       // length of the current argument; -1: unknown yet
   std::size_t progress_ = 0;     // parsed bytes of the command

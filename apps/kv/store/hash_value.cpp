@@ -305,8 +305,8 @@ void hash_value::end_move() noexcept {
   moved_ = 0;
 }
 
-// Keeps the number of buckets between half of the fields and the fields; at most `fields_to_shrink`
-// times the fields.
+// Grows a table with fewer buckets than fields, and shrinks one with more than `fields_to_shrink`
+// buckets per field.
 void hash_value::fit() noexcept {
   if (moving()) return;
   const std::size_t buckets = tables_[0].count();

@@ -121,10 +121,9 @@ class hash_value {
   };
   static constexpr std::size_t looks_for_one = 10;  // buckets examined per wanted field
   static constexpr std::size_t least_buckets = 4;
-  static constexpr std::size_t fields_to_shrink =
-      8;  // A table with this many buckets per field is too large.
-  static constexpr std::size_t moved_at_a_time = 4;  // buckets
-  static constexpr std::size_t deepest = 8;          // longer chains practically never occur
+  static constexpr std::size_t fields_to_shrink = 8;  // a table with more buckets per field shrinks
+  static constexpr std::size_t moved_at_a_time = 4;   // buckets
+  static constexpr std::size_t deepest = 8;           // longer chains practically never occur
 
   [[nodiscard]] static bool fits_block(std::string_view field, std::string_view value) noexcept {
     return field.size() <= most_small_bytes && value.size() <= most_small_bytes;

@@ -31,10 +31,7 @@ struct item {
   static constexpr std::uint8_t flag_expires = 0x10;
   static constexpr std::uint8_t flag_dead = 0x80;
 
-  std::uint32_t
-      // CRC32C of the item's place (8 bytes) and of all bytes from `version` on, without the
-      // padding
-      crc;
+  std::uint32_t crc;     // CRC32C of the place (8 bytes) and all bytes from `version` on, unpadded
   std::uint32_t access;  // time or frequency of use; used by the store only, see access.hpp
   std::uint64_t version;
   std::uint32_t value_bytes;

@@ -73,9 +73,8 @@ struct shard_head {
   static constexpr std::size_t most_index_segments = 960;
   std::uint64_t magic;
   std::uint64_t hash_seed;
-  std::uint64_t buckets;  // number of index buckets: 2^n plus those split since
-  std::uint64_t
-      clock;  // the server's time in milliseconds since 1970, updated once per pass of its loop
+  std::uint64_t buckets;     // number of index buckets: 2^n plus those split since
+  std::uint64_t clock;       // the server's time, ms since 1970, set once per pass of its loop
   std::uint64_t generation;  // changes when everything is cleared
   // Items of higher versions may be lost with the server: they are meant to be on the disk and are
   // not yet.

@@ -10,9 +10,9 @@
 namespace kv {
 namespace {
 
-// A hash with fewer fields is freed at once, because freeing it later would cost more.
+// A hash with at most this many fields is freed at once, because freeing it later would cost more.
 constexpr std::size_t worth_waiting = 64;
-// Likewise a shorter string.
+// Likewise a string of fewer bytes.
 constexpr std::size_t worth_waiting_bytes = std::size_t{1} << 20;
 // Bytes of an abandoned string that count as much as one field.
 constexpr std::size_t bytes_for_one = 4096;

@@ -98,8 +98,7 @@ class object_pool {
   std::vector<chunk> chunks_;
   std::size_t open_ = 0;  // the first chunk that may have a free entry
   std::size_t live_ = 0;  // objects in all chunks
-  number empty_ =
-      none;  // A chunk that had no object when last examined; kept for the next objects.
+  number empty_ = none;   // a chunk without objects when last examined; kept for the next ones
   std::size_t held_chunks_ = 0;  // including released ones
   std::size_t bytes_ = 0;        // without the entries
   // Released, and not freed yet.

@@ -129,7 +129,7 @@ cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::si
   while (begun && peer.state() == endpoint_state::connecting) co_await peer.state_changed();
   if (peer.state() != endpoint_state::connected) {
     const cordma::failure why = begun ? *peer.first_cause() : begun.why();
-    // Otherwise it was connected, and the peer has already finished and closed.
+    // With not_connected it was connected, and the peer has already finished and closed.
     if (why.code() != cordma::errc::not_connected) {
       std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
                    theirs.c_str());
