@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows what cordma does, from a fresh Debian 12 machine on. See --help.
+# Demonstrates cordma, starting from a fresh Debian 12 machine. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/.ci/packages.sh"
@@ -94,7 +94,8 @@ prepare_folder() {
   fi
 }
 
-# The first error in the log of a build: of the first step that failed, from its first error on.
+# Prints the first error in the log of a build: the output of the first failed step, from its first
+# error on.
 first_error() {  # first_error LOG
   awk '/^FAILED: /{ failed = 1; next }
     failed && !command { command = 1; next }  # the line of the command
@@ -103,7 +104,7 @@ first_error() {  # first_error LOG
     END { start = first ? first - 1 : 0; for (i = start; i < n && i < start + 8; ++i) print lines[i] }' "$1"
 }
 
-progress() {  # progress LOG STARTED: one line on how far the build is
+progress() {  # progress LOG STARTED: prints one line with the progress of the build
   local step=0 of seconds=$((SECONDS - $2)) left
   # "[0/2] Re-checking globbed directories..." is no step of the build.
   read -r step of < <(sed -nE 's,^\[([1-9][0-9]*)/([0-9]+)\] (Build|Link|Generat).*,\1 \2,p' "$1" | tail -n 1) || true
@@ -119,7 +120,7 @@ build_programs() {
   echo "building with $compiler in $build"
   cmake -G Ninja -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
     -DCORDMA_TESTS=OFF -DCORDMA_BENCH=OFF > "$log" 2>&1 || broken "$log" "CMake failed"
-  set -m  # a process group, which ends as a whole
+  set -m  # a process group, so that all its processes can be killed together
   cmake --build "$build" --target cordma-perf cordma-demo cordma-info >> "$log" 2>&1 < /dev/null &
   builder=$!
   set +m

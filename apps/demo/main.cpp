@@ -1,4 +1,4 @@
-// cordma-demo: pulls a directory tree out of another process's memory.
+// cordma-demo: copies a directory tree from another process's memory.
 #include "../support/command_line.hpp"
 #include "../support/environment.hpp"
 #include "../support/standard_output.hpp"
@@ -39,7 +39,7 @@ cordma::reactor_options waiting(const options& o) {
   return r;
 }
 
-// A client that fails is that client's trouble.
+// The failure of a client does not affect the others.
 cordma::task<void> serve_one(cordma::Context context, cordma::ConnectionRequest request,
                              std::filesystem::path root) {
   const std::string peer = request.peer_address();
@@ -62,7 +62,7 @@ cordma::task<void> serve_all(cordma::Context context, cordma::Listener& listener
 }
 
 int serve(const options& o) {
-  const scanned tree = scan(o.tree);  // complains now rather than to the first client
+  const scanned tree = scan(o.tree);  // reports errors now instead of to the first client
   for (const omission& left : tree.left_out) {
     std::fprintf(stderr, "cordma-demo: left out: %s: %s\n", left.path.c_str(), left.why.c_str());
   }
@@ -82,7 +82,7 @@ std::size_t count(const pulled& p, entry_kind kind) {
                                                 [kind](const entry& e) { return e.kind == kind; }));
 }
 
-// True if all is well.
+// True if no differences were found.
 bool verify(const options& o, const pulled& p) {
   if (o.compare.empty()) return true;
   constexpr std::size_t enough = 10;

@@ -1,15 +1,17 @@
-// What server and client of the tree say to each other.
+// The protocol between server and client of the tree.
 //
 //   connection   accept data: the exported windows (64-byte blob), their number, the bytes of each
 //   server       list_part ...                 every entry of the tree, in order
-//   server       left_out_part ..., list_end   what of it is not sent, and why; the bytes that follow
-//   server       window_filled                 so many bytes of the stream stand in window i
+//   server       left_out_part ..., list_end   the omitted paths with reasons; the bytes that
+//   follow
+//   server       window_filled                 window i contains this many bytes of the stream
 //   client                                     reads window i by a one-sided read
 //   client       window_free                   window i may be filled again
-//   server       stream_end                    after the last window: how many files changed meanwhile
+//   server       stream_end                    after the last window: number of files changed
+//   meanwhile
 //   client                                     closes
 //
-// The stream is the contents of all files, one behind the other, in the order of the list. All
+// The stream is the content of all files, one after the other, in the order of the list. All
 // integers are little-endian.
 #pragma once
 
@@ -37,7 +39,7 @@ enum class message_kind : std::uint8_t {
   left_out_part = 6,
 };
 
-// Appends to a message.
+// Builds a message.
 class writer : public support::byte_writer<writer> {
  public:
   explicit writer(message_kind kind) { u8(static_cast<std::uint8_t>(kind)); }
@@ -52,16 +54,16 @@ class writer : public support::byte_writer<writer> {
   std::vector<std::byte> out_;
 };
 
-// Takes apart; throws cordma::error (invalid_value) where the bytes end too early.
+// Parses a message. Throws cordma::error (invalid_value) if the bytes end too early.
 class reader : public support::byte_reader<reader> {
  public:
   using byte_reader::byte_reader;
-  // The first byte of a message. Throws where it is another kind.
+  // Reads the first byte of a message. Throws if it is of another kind.
   void expect(message_kind kind);
   [[noreturn]] void too_short() const;
 };
 
-// The shape of the server's windows, with their blob.
+// The layout of the server's windows, with their blob.
 struct windows {
   std::vector<std::byte> blob;
   std::uint32_t count = 0;
@@ -71,7 +73,7 @@ struct windows {
 [[nodiscard]] windows decode_windows(std::span<const std::byte> data);
 
 void encode(writer& out, const entry& e);
-// Throws where the entry is none: an unknown kind, a path that leads out of the tree.
+// Throws if the entry is invalid: an unknown kind, or a path that leads out of the tree.
 [[nodiscard]] entry decode_entry(reader& in);
 
 void encode(writer& out, const omission& o);

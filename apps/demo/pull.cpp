@@ -13,7 +13,7 @@ namespace {
 using seconds = std::chrono::duration<double>;
 using std::chrono::steady_clock;
 
-// At most ten times a second, in place.
+// Updates the line at most ten times a second.
 class meter {
  public:
   meter(show_progress show, std::uint64_t of) noexcept : show_(show), of_(of == 0 ? 1 : of) {}
@@ -37,7 +37,7 @@ class meter {
   support::status_line line_;
 };
 
-// Windows that are full at the server, read here, and written to files, in their order.
+// Reads the filled windows of the server, and writes them to files in their order.
 class window_reader {
  public:
   window_reader(cordma::Context& context, cordma::Endpoint& server, const windows& shape)
@@ -52,7 +52,8 @@ class window_reader {
     listen();
   }
 
-  // The next message of the server; a window that is full by then is being read already.
+  // Returns the server's next message. If it announces a filled window, the read of that window is
+  // started at once.
   cordma::task<cordma::Message> next_message() {
     auto& oldest = arriving_.oldest();
     cordma::Message got = co_await oldest;
@@ -78,7 +79,7 @@ class window_reader {
   [[nodiscard]] seconds writing() const noexcept { return writing_; }
   [[nodiscard]] bool idle() const noexcept { return reading_.empty(); }
 
-  // Finishes the oldest read, hands its bytes on, and gives the window back.
+  // Completes the oldest read, passes its bytes on, and returns the window to the server.
   cordma::task<std::size_t> take(tree_writer& into) {
     auto& oldest = reading_.oldest();
     co_await oldest;
@@ -88,7 +89,8 @@ class window_reader {
     writer free(message_kind::window_free);
     free.u32(w.index);
     cordma::send_operation told = server_.send_inline(free.done());
-    // The bytes are here: the server may fill its window while they are written to files.
+    // The bytes are local now: the server may fill its window again while they are written to
+    // files.
     told.start();
     const auto began = steady_clock::now();
     into.write(w.bytes.data(), w.bytes.size());
@@ -144,7 +146,7 @@ cordma::task<void> take_contents(window_reader& from, tree_writer& into, meter& 
                                  pulled& result) {
   bool more = true;
   while (more || !from.idle()) {
-    // Reads are started as soon as windows are announced; files are written meanwhile.
+    // Reads start as soon as windows are announced; files are written meanwhile.
     if (more && (from.idle() || from.message_is_here())) {
       const cordma::Message got = co_await from.next_message();
       reader in(got.bytes());

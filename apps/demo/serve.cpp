@@ -13,14 +13,14 @@ namespace demo {
 namespace fs = std::filesystem;
 namespace {
 
-// The contents of all files as one stream. A file that is no longer what was listed is counted; one
-// that got shorter is filled up with zeros, what was added to one is left out.
+// The content of all files as one stream. Counts files that differ from their list entry. A file
+// that became shorter is padded with zeros; additional bytes of a longer one are omitted.
 class contents {
  public:
   contents(fs::path root, const std::vector<entry>& entries)
       : root_(std::move(root)), entries_(entries) {}
 
-  // As much of `into` as there is left; 0 at the end.
+  // Fills `into` as far as bytes are left. Returns 0 at the end.
   [[nodiscard]] std::size_t fill(std::span<std::byte> into) {
     std::size_t filled = 0;
     while (filled < into.size() && open_next()) {
@@ -36,7 +36,7 @@ class contents {
   [[nodiscard]] std::uint32_t changed() const noexcept { return changed_; }
 
  private:
-  // False when there is no file left that has contents.
+  // Returns false if no non-empty file is left.
   bool open_next() {
     if (opened_) return true;
     for (; next_ < entries_.size() && entries_[next_].size == 0; ++next_) {
@@ -53,7 +53,7 @@ class contents {
     return ::lstat((root_ / e.path).c_str(), &s) == 0 && is_as_found(e, s);
   }
   void close_current() {
-    // Asked by its name as well: another file may have taken its place.
+    // Also checked by name: another file may have replaced it.
     struct stat s{};
     const entry& e = entries_[next_];
     const bool same = fd_ && ::fstat(fd_.get(), &s) == 0 && is_as_found(e, s) && is_still(e);
@@ -82,7 +82,7 @@ class contents {
   std::uint32_t changed_ = 0;
 };
 
-// One connection, with what it needs. Sends are awaited one by one: they are few.
+// One connection and its resources. Sends are few, so each is awaited.
 class service {
  public:
   service(cordma::Context& context, cordma::Endpoint& client)
@@ -103,11 +103,11 @@ class service {
     co_await send(std::move(end));
   }
 
-  // Fills windows as long as there is something to fill them with.
+  // Fills free windows until the stream ends.
   cordma::task<void> send_contents(const cordma::MemoryRegion& memory, contents& stream) {
     std::vector<std::uint32_t> free(window_count);
     std::iota(free.rbegin(), free.rend(), 0U);
-    std::uint32_t out = 0;  // windows the client has
+    std::uint32_t out = 0;  // windows in use by the client
     bool more = true;
     while (more || out != 0) {
       if (!more || free.empty()) {
@@ -130,7 +130,7 @@ class service {
   }
 
  private:
-  // As many to a message as fit.
+  // Packs as many items as fit into each message.
   template <class Item>
   cordma::task<void> send_parts(message_kind kind, const std::vector<Item>& items) {
     std::size_t next = 0;

@@ -29,7 +29,7 @@ cordma::unique_fd open_to_read(const fs::path& path) noexcept {
   return cordma::unique_fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// Whether there is something to be read in it: it is a directory, and can be opened.
+// Adds the path. Returns true if it is a directory that can be opened, and therefore must be read.
 bool add(scanned& found, const fs::path& root, const fs::path& path) {
   std::string relative = path.lexically_relative(root).string();
   const auto leave_out = [&](const char* why) {
@@ -81,7 +81,7 @@ bool same_contents(const fs::path& left, const fs::path& right) {
   }
 }
 
-// Empty where there is none.
+// Empty if there is no difference.
 std::string difference(const fs::path& left, const fs::path& right, const entry& e) {
   struct stat a{};
   struct stat b{};
@@ -145,7 +145,7 @@ std::vector<std::string> strangers(const fs::path& root, const std::vector<entry
                                    const std::vector<omission>& left_out, std::size_t most) {
   std::unordered_set<std::string> known;
   for (const entry& e : entries) known.insert(e.path);
-  std::unordered_set<std::string> passed_over;  // what is below them is not looked at
+  std::unordered_set<std::string> passed_over;  // omitted paths; their content is skipped
   for (const omission& o : left_out) passed_over.insert(o.path);
   std::vector<std::string> found;
   const auto look_at = [&](const std::string& path) {
@@ -172,7 +172,7 @@ tree_writer::tree_writer(fs::path root, const std::vector<entry>& entries)
   open_next();
 }
 
-// Makes everything up to the next file that has contents.
+// Creates all entries up to the next non-empty file.
 void tree_writer::open_next() {
   for (; next_ < entries_.size(); ++next_) {
     const entry& e = entries_[next_];

@@ -3,9 +3,9 @@
 //   example-asio_service           a client in the same program sends three lines, then all ends
 //   example-asio_service 18703     keeps serving: printf 'hello\n' | nc localhost 18703
 //
-// A TCP client sends lines. The gateway passes each to a backend over cordma (here in the same
-// process; as well on another machine) and the answer back. A timer counts beside it. Asio owns the
-// loop; asio_driver lets the cordma reactor take part in it.
+// A TCP client sends lines. The gateway passes each line to a backend over cordma, and the response
+// back. Here the backend is in the same process; it could be on another machine. A timer runs
+// beside it. Asio owns the loop; asio_driver makes the cordma reactor part of it.
 #include <asio.hpp>
 
 #include <cordma/cordma.hpp>
@@ -23,22 +23,22 @@ using asio::ip::tcp;
 
 constexpr std::size_t longest_line = 4096;  // bytes
 
-// The backend is a cordma task: capital letters for everything.
+// The backend is a cordma task that converts each message to capital letters.
 cordma::task<void> capitalize(cordma::Context* context, cordma::Listener* listener) {
   cordma::ConnectionRequest request = co_await listener->next();
   cordma::Endpoint gateway = co_await request.accept();
   cordma::BufferPool buffers(*context, longest_line, 8);
   for (;;) {
     cordma::result<cordma::Message> line = co_await gateway.recv(buffers).result();
-    if (!line) co_return;  // the gateway has closed
+    if (!line) co_return;  // the gateway has closed the connection
     const auto bytes = line->bytes();
     for (std::byte& b : bytes) b = static_cast<std::byte>(std::toupper(static_cast<int>(b)));
     co_await gateway.send(std::move(line->buffer()), bytes.size());
   }
 }
 
-// What one TCP client sees. An asio::awaitable that awaits Asio and cordma alike: cordma::async()
-// makes any cordma operation known to Asio's completion tokens.
+// Serves one TCP client. An asio::awaitable can await Asio and cordma operations: cordma::async()
+// adapts any cordma operation to Asio's completion tokens.
 asio::awaitable<void> serve(tcp::socket client, cordma::Endpoint* backend, cordma::Slice memory) {
   std::string text;
   for (;;) {
@@ -65,7 +65,7 @@ asio::awaitable<void> gateway(cordma::Context* context, cordma::Worker* worker,
     try {
       co_await serve(std::move(client), &backend, memory.all());
     } catch (const std::system_error& e) {
-      // The end of this client: end of file, where all is well. The backend is everybody's.
+      // The end of this client; end of file is normal. A failure of the shared backend is rethrown.
       if (backend.state() != cordma::endpoint_state::connected) throw;
       if (e.code() != asio::error::eof) std::printf("gateway: client: %s\n", e.what());
     }
@@ -95,15 +95,15 @@ asio::awaitable<void> try_it(asio::io_context* io, tcp::endpoint to) {
   }
 }
 
-// A coroutine that ends by an error ends the service.
+// An error in a coroutine ends the service.
 void stop_on_error(const std::exception_ptr& error) {
   if (error) std::rethrow_exception(error);
 }
 
 void run(unsigned short port, bool keep_serving) {
   asio::io_context io;
-  cordma::reactor reactor;                  // a loop that nobody runs:
-  cordma::asio_driver driver(reactor, io);  // it takes its turns inside of io.run()
+  cordma::reactor reactor;                  // a loop that does not run by itself:
+  cordma::asio_driver driver(reactor, io);  // its passes run inside of io.run()
   cordma::Context context;
   cordma::Worker worker(context, reactor);
   cordma::Listener listener = worker.listen("127.0.0.1:0").value();

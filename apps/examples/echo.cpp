@@ -2,9 +2,9 @@
 //
 //   example-echo                           both at once, in two threads, over shared memory
 //   example-echo --serve 127.0.0.1:18700   the service; ends with Ctrl-C
-//   example-echo 127.0.0.1:18700 hello     the client: sends each word and prints what comes back
+//   example-echo 127.0.0.1:18700 hello     the client: sends each word and prints the response
 //
-// To learn from: a listener, a coroutine per connection in a scope, messages in pooled buffers.
+// Shows a listener, a coroutine per connection in a scope, and messages in pooled buffers.
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/scope.hpp>
 
@@ -20,11 +20,12 @@ namespace {
 
 constexpr std::size_t longest_message = 4096;  // bytes
 
-// One connection, until the client closes it, or dies: that ends this conversation, and no other. What is
-// spawned takes its arguments by value: it outlives the call. A Context is a handle, cheap to copy.
+// Serves one connection until the client closes it or dies; other connections are not affected. A
+// spawned coroutine takes its arguments by value, because it outlives the call. A Context is a
+// handle, cheap to copy.
 cordma::task<void> echo(cordma::Context context, cordma::ConnectionRequest request) {
-  // .result() gives the error as a value; without it, it would be thrown, and in a scope end the
-  // other conversations as well. A client that is gone is no error here.
+  // .result() returns the error as a value. Without it the error would be thrown, and in a scope it
+  // would end the other connections as well. A disconnected client is no error here.
   cordma::result<cordma::Endpoint> accepted = co_await request.accept().result();
   if (!accepted) co_return;
   cordma::Endpoint& client = *accepted;
@@ -33,7 +34,7 @@ cordma::task<void> echo(cordma::Context context, cordma::ConnectionRequest reque
     cordma::result<cordma::Message> message = co_await client.recv(buffers).result();
     if (!message) co_return;
     const std::size_t bytes = message->bytes().size();
-    // The same buffer goes out again, and back to its pool when it is sent: nothing is copied.
+    // The same buffer is sent, and returns to its pool afterwards: nothing is copied.
     const cordma::result<void> sent =
         co_await client.send(std::move(message->buffer()), bytes).result();
     if (!sent) co_return;
@@ -42,7 +43,8 @@ cordma::task<void> echo(cordma::Context context, cordma::ConnectionRequest reque
 
 cordma::task<void> serve(cordma::Context context, cordma::Listener& listener, int clients) {
   cordma::task_context& me = co_await cordma::this_task();
-  cordma::scope connections(me);  // whatever happens, they end before this coroutine does
+  // it ends all connections before this coroutine ends, even on an error
+  cordma::scope connections(me);
   for (int i = 0; i < clients; ++i) {
     cordma::ConnectionRequest request = co_await listener.next();
     connections.spawn(echo(context, std::move(request)));
@@ -54,14 +56,14 @@ cordma::task<void> ask(cordma::Context& context, cordma::Worker& worker, std::st
                        std::vector<std::string> words) {
   cordma::Endpoint service = co_await worker.connect(address);
   std::printf("connected over %s\n", cordma::transport::name(service.transport()).data());
-  // Memory that takes part in communication is registered once, not for every message.
+  // Memory for communication is registered once, not for every message.
   cordma::MemoryRegion memory = context.allocate(2 * longest_message).value();
   for (const std::string& word : words) {
     const cordma::Slice question = memory.slice(0, word.size()).value();
     const cordma::Slice room = memory.slice(longest_message, longest_message).value();
     std::memcpy(question.data(), word.data(), word.size());
     cordma::recv_operation answer = service.recv(room);
-    answer.start();  // posted before the question is out, so that the answer finds it
+    answer.start();  // posted before the request is sent, so that it is ready for the response
     co_await service.send(question);
     const cordma::Received got = co_await answer;
     std::printf("%.*s\n", static_cast<int>(got.bytes), reinterpret_cast<char*>(room.data()));
@@ -78,7 +80,7 @@ cordma::Listener listen(cordma::Worker& worker, const std::string& where) {
 
 void run_service(const std::string& where) {
   cordma::Context context;
-  cordma::Worker worker(context);  // belongs to the thread that made it
+  cordma::Worker worker(context);  // bound to the thread that created it
   cordma::Listener listener = listen(worker, where);
   worker.run(serve(context, listener, std::numeric_limits<int>::max()));
 }
@@ -98,14 +100,15 @@ void run_both() {
     try {
       run_client(address, {"hello", "from", "the", "other", "thread"});
     } catch (...) {
-      worker.post([&listener] { listener.close(); });  // nobody comes: post() goes from any thread
+      // no client will connect; post() is safe on any thread
+      worker.post([&listener] { listener.close(); });
       throw;
     }
   });
   try {
     worker.run(serve(context, listener, 1));
   } catch (...) {
-    client.get();  // why the client failed, if it did, says more than that nobody came
+    client.get();  // the client's own error, if any, is more informative
     throw;
   }
   client.get();

@@ -1,7 +1,8 @@
-// A program that hangs: two coroutines wait for things that never happen. For the page "Find out what hangs" in README.md.
+// A program that hangs: two coroutines wait for events that never happen. For the section "Find out
+// what hangs" in README.md.
 //
 //   example-hangs                 hangs until it is killed; kill -USR1 prints where it waits
-//   example-hangs --tasks 10000   with 10000 more coroutines that wait
+//   example-hangs --tasks 10000   with 10000 more waiting coroutines
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/dump_handler.hpp>
 #include <cordma/runtime/event.hpp>

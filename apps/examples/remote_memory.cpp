@@ -1,10 +1,10 @@
-// One process uses the memory of another: writes it, reads it, and counts in it.
+// One process uses the memory of another: writes it, reads it, and increments a counter in it.
 //
 //   example-remote_memory                           owner and user as two threads
-//   example-remote_memory --own 127.0.0.1:18701     the owner: prints what it finds in its memory
+//   example-remote_memory --own 127.0.0.1:18701     the owner: prints the content of its memory
 //   example-remote_memory 127.0.0.1:18701           the user
 //
-// To learn from: exporting and importing memory, one-sided operations, rights, flush.
+// Shows exporting and importing memory, one-sided operations, access rights, and flush.
 #include <cordma/cordma.hpp>
 
 #include <cstdio>
@@ -20,20 +20,20 @@ using cordma::transport::access;
 
 constexpr std::size_t text_bytes = 4096;
 
-// The owner: its code takes no part in what the user does to its memory.
+// The owner: its code is not involved in the user's operations on its memory.
 cordma::task<void> own(cordma::Context& context, cordma::Listener& listener) {
-  // A counter of eight bytes, and room for a text behind it. Rights are granted explicitly.
+  // A counter of eight bytes, followed by space for a text. Access rights are granted explicitly.
   const access rights = access::remote_read | access::remote_write | access::remote_atomic;
   cordma::MemoryRegion memory = context.allocate(8 + text_bytes, rights).value();
-  // The blob is all a peer needs, and whoever has it has the rights: hand it out with care.
+  // The blob is all that a peer needs, and it carries the access rights: pass it on with care.
   const std::vector<std::byte> blob = memory.export_blob().value();
 
   cordma::ConnectionRequest request = co_await listener.next();
   cordma::connect_options options;
-  options.private_data = blob;  // travels with the answer to the connection request
+  options.private_data = blob;  // sent with the response to the connection request
   cordma::Endpoint user = co_await request.accept(options);
 
-  // A message tells that the user is done: one-sided operations tell the owner nothing.
+  // A message reports that the user is done: one-sided operations do not notify the owner.
   cordma::MemoryRegion word = context.allocate(8).value();
   co_await user.recv(word);
   const char* const text = reinterpret_cast<const char*>(memory.data() + 8);
@@ -44,7 +44,8 @@ cordma::task<void> own(cordma::Context& context, cordma::Listener& listener) {
 
 cordma::task<void> use(cordma::Context& context, cordma::Worker& worker, std::string address) {
   cordma::Endpoint owner = co_await worker.connect(address);
-  // A RemoteMemory is checked when it is imported; what it cannot be used for is an error.
+  // A RemoteMemory is validated when it is imported; an operation that it does not permit is an
+  // error.
   const cordma::RemoteMemory memory = cordma::RemoteMemory::import(owner.peer_data()).value();
   const cordma::RemoteSlice counter = memory.slice(0, 8).value();
   const cordma::RemoteSlice text = memory.slice(8, text_bytes).value();
@@ -55,14 +56,15 @@ cordma::task<void> use(cordma::Context& context, cordma::Worker& worker, std::st
   std::snprintf(reinterpret_cast<char*>(out.data()), out.size(), "written from afar");
 
   co_await owner.write(text, out);
-  co_await owner.flush();  // from here on it is visible to the owner's program
+  co_await owner.flush();  // from here on the write is visible to the owner's program
   co_await owner.read(text, in);
   std::printf("user: read back \"%s\"\n", reinterpret_cast<char*>(in.data()));
   for (int i = 0; i < 3; ++i) {
     const std::uint64_t before = co_await owner.fetch_add(counter, 10);
     std::printf("user: the counter was %llu\n", static_cast<unsigned long long>(before));
   }
-  // Outside of what was exported there is nothing to be had; this is found out before it is sent.
+  // Memory outside of the exported range cannot be accessed; this is detected before anything is
+  // sent.
   const cordma::result<cordma::RemoteSlice> outside = memory.slice(text_bytes, 100);
   std::printf("user: beyond the end: %s\n", outside ? "?" : outside.why().message().c_str());
 
@@ -99,14 +101,15 @@ void run_both() {
     try {
       run_user(address);
     } catch (...) {
-      worker.post([&listener] { listener.close(); });  // nobody comes: post() goes from any thread
+      // no user will connect; post() is safe on any thread
+      worker.post([&listener] { listener.close(); });
       throw;
     }
   });
   try {
     worker.run(own(context, listener));
   } catch (...) {
-    user.get();  // why the user failed, if it did, says more than that nobody came
+    user.get();  // the user's own error, if any, is more informative
     throw;
   }
   user.get();

@@ -82,7 +82,7 @@ std::string to_json(const facts& f) {
                                   {"help", e.help}});
   }
   j["warnings"] = f.warnings;
-  // What the environment holds need not be text.
+  // Values of environment variables are not necessarily UTF-8.
   return j.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -1,4 +1,4 @@
-// cordma-info: what cordma finds on this machine, and why it will use what it will use.
+// cordma-info: shows the transports of cordma on this machine, and the reasons for its choice.
 #include "facts.hpp"
 #include "report.hpp"
 
@@ -14,7 +14,7 @@ int print(const std::string& text) {
 
 std::string devices_text() {
   const auto found = cordma::query_devices();
-  // The build, not the machine, lacks something.
+  // The build lacks the support, not the machine.
   if (found.code() == cordma::errc::not_supported) return found.why().message() + "\n";
   std::string text;
   for (const cordma::device_attributes& d : found.value()) text += info::report_of(d);

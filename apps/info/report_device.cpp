@@ -1,4 +1,4 @@
-// A device: who made it, and how much it takes.
+// A device: its manufacturer and its limits.
 #include "report.hpp"
 #include "report_lines.hpp"
 

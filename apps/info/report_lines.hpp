@@ -1,4 +1,4 @@
-// Lines of the report of RDMA devices as they are gathered, laid out as ibv_devinfo does.
+// Collects the lines of the report of RDMA devices, in the layout of ibv_devinfo.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace info {
 
-// A flag, or a set of them, and its name.
+// A flag, or several flags, with a name.
 struct bit_name {
   template <class E>
   constexpr bit_name(E flags, const char* of_them) noexcept
@@ -27,7 +27,7 @@ struct value_name {
   const char* name;
 };
 
-// "name (7)"; of a value that has no name "otherwise (7)".
+// "name (7)"; "otherwise (7)" if the value has no name.
 template <class E>
 [[nodiscard]] std::string named(E value, std::span<const value_name> names, const char* otherwise) {
   const int number = static_cast<int>(value);
@@ -38,17 +38,18 @@ template <class E>
 [[nodiscard]] std::string hex(std::uint64_t value, int digits = 1);
 [[nodiscard]] std::string upper_hex(std::uint64_t value);
 
-// For one thread. Depth is in tabs.
+// Bound to one thread. `depth` is in tabs.
 class report_lines {
  public:
-  // As printf writes it.
+  // Formats like printf.
   [[gnu::format(printf, 3, 4)]] void line(int depth, const char* format, ...);
-  // "name:<tabs>value", the values in the column of `ibv_devinfo -v`: one for what a port has, one for all else.
+  // "name:<tabs>value". The values are in the column of `ibv_devinfo -v`: one column for ports,
+  // another for the rest.
   void field(int depth, std::string_view name, const std::string& value);
-  // The values in this column.
+  // With the values in this column.
   void field_at(std::size_t column, int depth, std::string_view name, const std::string& value);
   void number(int depth, std::string_view name, std::int64_t value);
-  // A line for each of `bits` that has a name, and one for those that have none.
+  // One line for each of `bits` that has a name, and one line for all without a name.
   template <class E>
   void flags(E bits, std::span<const bit_name> names) {
     list(static_cast<std::uint64_t>(bits), names);

@@ -1,5 +1,4 @@
-// What some devices do and others do not: paging on demand, clocks, offloads, tag matching, memory
-// of their own.
+// Features of some devices only: on-demand paging, clocks, offloads, tag matching, device memory.
 #include "report.hpp"
 #include "report_lines.hpp"
 
@@ -25,7 +24,7 @@ constexpr std::array raw_packet_bits{
     bit_name{raw_packet_ops::ip_csum, "IP csum offload"},
     bit_name{raw_packet_ops::delay_drop, "Delay drop"}};
 
-// Those of the lower half are device_cap_flags, and named there.
+// The bits of the lower half are device_cap_flags and are named there.
 constexpr std::uint64_t extended_half = 0xFFFFFFFF00000000;
 constexpr std::array extended_bits{
     bit_name{device_flags::raw_scatter_fcs, "RAW_SCATTER_FCS"},

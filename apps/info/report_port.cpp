@@ -35,7 +35,7 @@ constexpr std::array speeds{
     value_name{lane_speed::fdr, "14.0 Gbps"}, value_name{lane_speed::edr, "25.0 Gbps"},
     value_name{lane_speed::hdr, "50.0 Gbps"}, value_name{lane_speed::ndr, "100.0 Gbps"}};
 
-// The fourth is spelled so.
+// The fourth name is misspelled in ibv_devinfo, too.
 constexpr std::array physical_states{
     value_name{physical_state::sleep, "SLEEP"},
     value_name{physical_state::polling, "POLLING"},
@@ -54,7 +54,7 @@ const char* link_layer(port_link l) noexcept {
   return "Unknown";
 }
 
-// Of RoCE v2, whose GIDs are IP addresses, as such; any other with all its digits.
+// A GID of RoCE v2 is an IP address and is shown as such; any other is shown with all digits.
 std::string gid_text(const port_gid& g, port_link layer) {
   if (g.type == gid_type::roce_v2) {
     std::array<char, INET6_ADDRSTRLEN> address{};

@@ -1,4 +1,4 @@
-// Active messages: each begins a handler at the peer.
+// Active messages: each message runs a handler at the peer.
 #include "in_flight.hpp"
 #include "kinds.hpp"
 #include "tests.hpp"
@@ -23,7 +23,7 @@ struct call_next {
   }
 };
 
-// A peer that has gone answers no more.
+// Also ends if the peer disconnects, as no further response can arrive then.
 task<void> until_finished(lane& l) {
   handling& h = l.handler;
   while (h.left > 0 && !h.failed) {
@@ -34,7 +34,7 @@ task<void> until_finished(lane& l) {
   co_await drain(l.answers());
 }
 
-// The client's: how long a round trip took.
+// Records the time of a round trip. Client only.
 void record_time(lane& l) {
   const std::uint64_t now = ticks();
   l.samples.record(now - l.handler.sent_at);
@@ -42,8 +42,8 @@ void record_time(lane& l) {
   l.progress.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The next message of this lane: the handler's, which cannot wait for it. One is on its way at a time, so that of
-// those before at most the last is not done.
+// Sends the next message of this lane from the handler, which cannot wait for it. Only one is in
+// flight at a time, so at most the last of the previous sends is incomplete.
 void answer_at_once(lane& l, std::uint64_t number) {
   handling& h = l.handler;
   auto& under_way = l.answers();
@@ -88,7 +88,7 @@ task<void> handle(lane* l, cordma::ActiveMessage m) {
     const bool asks = h.sent_at != 0;
     if (asks) record_time(*l);
     if (asks && l->thinks() && !last) {
-      l->ended_at = h.sent_at;  // when the answer to the one before was here
+      l->ended_at = h.sent_at;  // when the previous response arrived
       co_await l->think();
       h.sent_at = l->begin_request();
     }
@@ -111,13 +111,13 @@ task<void> call_first(lane& l, std::uint64_t count) {
   co_await until_finished(l);
 }
 
-// The first may be here before this begins.
+// The first message may arrive before this begins.
 task<void> answer_all(lane& l, std::uint64_t count) {
   l.handler.left += static_cast<std::int64_t>(count);
   co_await until_finished(l);
 }
 
-// The peer's handler counts over all phases.
+// The peer's handler counts across all phases.
 task<void> call_many(lane& l, std::uint64_t count) {
   co_await keep_in_flight<cordma::message_send_operation>(l, count, call_next(), nothing());
   l.number += count;

@@ -22,7 +22,7 @@ std::string plain(double value) {
   return text.str();
 }
 
-// How many letters have to be changed, added or left out to get from one word to the other.
+// Edit distance of two words: the number of letters to change, add or remove.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t k = 0; k <= b.size(); ++k) row[k] = k;

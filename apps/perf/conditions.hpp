@@ -1,4 +1,4 @@
-// Under which conditions figures were taken, and where both sides were put.
+// Conditions of a measurement, and the CPUs of both sides.
 #pragma once
 
 #include "../support/conditions.hpp"
@@ -10,12 +10,12 @@ namespace perf {
 struct options;
 
 struct conditions : support::conditions {
-  // Where --cpu put them; none: anywhere, and of a server that is another program: unknown.
+  // CPUs set by --cpu; none: any CPU, or unknown for a server that is a separate program.
   std::optional<int> client_cpu;
   std::optional<int> server_cpu;
 };
 
-// Of this machine, now. Before anything is pinned.
+// Conditions of this machine now. Call it before anything is pinned.
 [[nodiscard]] conditions take_conditions(const options& o);
 
 }  // namespace perf

@@ -35,7 +35,8 @@ std::vector<std::byte> from_hex(const std::string& text) {
   return bytes;
 }
 
-// What `read` makes of the text; anything it or the parser throws means: not what was expected.
+// Parses the text and passes it to `read`. Any exception of either means that the text is not the
+// expected one.
 template <class Read>
 auto decode(std::string_view text, Read read) {
   try {
@@ -54,7 +55,7 @@ void require_version(const json& j) {
                                                       std::to_string(control_version)});
 }
 
-// Negative numbers are above every limit.
+// Negative numbers exceed every limit.
 template <class T>
 T at_most(const json& j, const char* key, T limit) {
   const auto value = j.at(key).get<std::uint64_t>();
@@ -168,7 +169,7 @@ welcome decode_welcome(std::string_view text) {
   return decode(text, [](const json& j) {
     welcome m;
     m.complaint = j.at("complaint").get<std::string>();
-    if (!m.complaint.empty()) return m;  // perhaps about the version
+    if (!m.complaint.empty()) return m;  // possibly about the version
     require_version(j);
     m.blob = from_hex(j.at("memory").get<std::string>());
     m.wait = j.at("wait").get<std::string>();

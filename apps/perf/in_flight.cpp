@@ -29,7 +29,8 @@ struct receive_done {
     if (!l.what.check) return;
     const auto message = l.in(slot).bytes();
     bool right = got.bytes == message.size();
-    if constexpr (std::is_same_v<Kind, imm>) {  // the next write may be there already
+    // the next write may have replaced the message already
+    if constexpr (std::is_same_v<Kind, imm>) {
       right = right && got.has_imm && got.imm == static_cast<std::uint32_t>(i);
     } else {
       right = right && matches(message, i);

@@ -1,4 +1,4 @@
-// Many operations in flight: what limits is the transport, not the round trip.
+// Many operations in flight: the transport limits the rate, not the round trip.
 #pragma once
 
 #include "../support/op_ring.hpp"
@@ -10,9 +10,9 @@
 
 namespace perf {
 
-// Keeps up to `outstanding` requests started, of `messages` operations each, posting in batches: one
-// doorbell for as many as have found room. `make(l, slot, i)` gives operation i; `look(l, slot, i,
-// value)` sees its outcome.
+// Keeps up to `outstanding` requests of `messages` operations each in flight. It posts in batches,
+// with one doorbell for all operations that fit. `make(l, slot, i)` creates operation i; `look(l,
+// slot, i, value)` receives its outcome.
 template <class Operation, class Make, class Look>
 cordma::task<void> keep_in_flight(lane& l, std::uint64_t count, Make make, Look look) {
   using value = typename Operation::value_type;
@@ -53,7 +53,7 @@ cordma::task<void> keep_in_flight(lane& l, std::uint64_t count, Make make, Look 
   }
 }
 
-// Nobody looks.
+// Ignores the outcome.
 struct nothing {
   void operator()(const lane&, std::uint32_t, std::uint64_t) const noexcept {}
 };

@@ -24,13 +24,13 @@ ordered_json to_object(const latency& t, const char* of, const char* from) {
   j["max"] = rounded(t.max);
   j["beyond"] = std::move(beyond);
   ordered_json curve = ordered_json::array();
-  // What lies beyond keeps its digits.
+  // Rounds the share beyond, so that it keeps its digits.
   for (const auto& [share, us] : t.curve) curve.push_back({1 - rounded(1 - share), rounded(us)});
   j["curve"] = std::move(curve);
   return j;
 }
 
-// What tools print that do not measure one way, but halve a round trip.
+// Half of the round trip, as reported by tools that estimate one way in this manner.
 ordered_json halved(const latency& t) {
   ordered_json j{{"mean", rounded(t.mean / 2)}};
   for (std::size_t i = 0; i < percentiles.size(); ++i) {
@@ -134,7 +134,7 @@ ordered_json to_object(const outcome& o, const conditions& under) {
   return j;
 }
 
-// A run that has no figures.
+// A run without results.
 ordered_json to_object(const failed_run& f) {
   const plan& p = f.asked;
   ordered_json j{

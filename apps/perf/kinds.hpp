@@ -1,4 +1,4 @@
-// What a loop moves: how a message of each kind is sent and received, and what is done to remote memory.
+// Kinds of messages and one-sided operations: how the loops send, receive and start them.
 #pragma once
 
 #include "../support/op_ring.hpp"
@@ -8,7 +8,7 @@
 
 namespace perf {
 
-// Messages, which take a receive. `slot` names the memory at this side; with a write the peer's as well.
+// Messages that match a receive. `slot` names the memory of this side, and of the peer for a write.
 struct plain {
   using recv_ring = support::op_ring<cordma::recv_operation>;
   using send_ring = support::op_ring<cordma::send_operation>;
@@ -35,7 +35,7 @@ struct tagged {
   }
 };
 
-// A remote write with the number of the message as its immediate.
+// A remote write with the number of the message as immediate data.
 struct imm {
   using recv_ring = support::op_ring<cordma::recv_operation>;
   using send_ring = support::op_ring<cordma::send_operation>;
@@ -48,7 +48,8 @@ struct imm {
   static cordma::send_operation send_empty(lane& l) { return l.endpoint().send(l.out(0).first(0)); }
 };
 
-// What this side does to the peer's memory: how operation `i` is made, and whether it did what it should.
+// One-sided operations on the peer's memory: make() creates operation `i`, look() checks its
+// outcome.
 struct reading {
   using operation = cordma::send_operation;
   static operation make(lane& l, std::uint64_t slot, std::uint64_t) {
@@ -60,7 +61,7 @@ struct reading {
   }
 };
 
-// Each of them counts the peer's first word up by one, so that it finds its own number there.
+// Each operation increments the peer's first word and therefore finds its own number there.
 struct counting {
   using operation = cordma::atomic_operation;
   static void look(lane& l, std::uint64_t, std::uint64_t i, std::uint64_t before) noexcept {
@@ -78,7 +79,7 @@ struct swapping : counting {
   }
 };
 
-// Waits for all that is started.
+// Waits for all started operations.
 template <class Operation>
 cordma::task<void> drain(support::op_ring<Operation>& ring) {
   while (!ring.empty()) {

@@ -13,7 +13,7 @@ constexpr std::size_t line = 64;  // bytes; buffers share no cache line
 
 std::size_t rounded(std::size_t bytes) noexcept { return (bytes + line - 1) / line * line; }
 
-// Every flag of a write-lat has eight aligned bytes of its own, at the end of its message.
+// The flag of a write-lat message has eight aligned bytes to itself, at the end of the message.
 std::size_t stride(const plan& p) noexcept { return rounded(p.size < 8 ? 8 : p.size); }
 
 // Eight bytes of message `i`, at a multiple of eight: splitmix64 of both.
@@ -24,7 +24,7 @@ constexpr std::uint64_t word_at(std::uint64_t i, std::uint64_t place) noexcept {
   return z ^ (z >> 31);
 }
 
-// Calls `each(place, bytes, n)` for the contents of message `i`, piece by piece.
+// Calls `each(place, bytes, n)` for each piece of the content of message `i`.
 template <class Each>
 void for_each_piece(std::size_t size, std::uint64_t i, Each each) noexcept {
   for (std::size_t place = 0; place < size; place += sizeof(std::uint64_t)) {

@@ -1,4 +1,4 @@
-// Ping-pong by remote writes, each side looking at its own memory.
+// Ping-pong by remote writes; each side polls its memory.
 #include "kinds.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
@@ -10,12 +10,13 @@ namespace {
 
 using write_ring = support::op_ring<cordma::send_operation>;
 
-// There is a power of two of them.
+// The number of slots is a power of two.
 std::uint64_t slot_of(const lane& l, std::uint64_t number) noexcept {
   return number & (l.slots - 1);
 }
 
-// Where a message ends, its writer puts its number: in eight bytes, or in one where it has no more.
+// The end of a message, where its writer stores its number: in eight bytes, or in one if the size
+// does not allow eight.
 class flag {
  public:
   explicit flag(std::span<std::byte> message) noexcept

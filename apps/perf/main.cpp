@@ -1,4 +1,4 @@
-// cordma-perf: what messages, remote memory and atomics cost over each transport.
+// cordma-perf: measures messages, remote memory and atomics over each transport.
 #include "../support/environment.hpp"
 #include "../support/standard_output.hpp"
 #include "conditions.hpp"
@@ -31,7 +31,7 @@ cordma::context_options only(const plan& p) {
   return o;
 }
 
-// Of one client: whether all went well. What did not is on stderr.
+// Serves one client. Sends `true` if it succeeded; a fault is printed on stderr.
 cordma::task<void> serve_one(serving& all, cordma::ConnectionRequest request,
                              cordma::channel<bool>& ended) {
   const std::string peer = request.peer_address();
@@ -56,7 +56,7 @@ cordma::task<void> let_in(serving& all, cordma::Listener& listener, cordma::scop
   }
 }
 
-// Hears all clients, and measures with one at a time.
+// Accepts all clients, and measures with one at a time.
 cordma::task<void> serve_clients(serving& all, cordma::Listener& listener, bool once) {
   cordma::channel<bool> ended(1);
   cordma::task_context& me = co_await cordma::this_task();
@@ -103,14 +103,14 @@ outcome run_client(const std::string& address, const plan& p) {
   return worker.run(measure(context, worker, address, p, watch));
 }
 
-// A server of its own for every run, so that it waits as the client does.
+// Starts a new server for every run, so that it uses the same waiting mode as the client.
 outcome run_both(const plan& p, const options& o) {
   server_process server([&](const server_process::tell_address& listening) {
     return run_server(o, p, true, listening);
   });
   if (server.address().empty()) throw std::runtime_error("the server ended before it listened");
   outcome result = run_client(server.address(), p);
-  if (result.broken_off) return result;  // whatever the server does, it ends with this
+  if (result.broken_off) return result;  // the result of the server no longer matters
   const int code = server.wait();
   if (code != 0) result.complaints.push_back("the server ended with " + std::to_string(code));
   const bool polls = p.client_wait().mode == cordma::wait_mode::polling;
@@ -121,7 +121,7 @@ outcome run_both(const plan& p, const options& o) {
   return result;
 }
 
-// Figures go to standard output unless JSON does.
+// Results go to standard output unless the JSON goes there.
 class reporter {
  public:
   reporter(const options& o, conditions under)
@@ -146,19 +146,20 @@ class reporter {
     std::fprintf(stderr, "cordma-perf: %s: %s\n", p.facts().name.c_str(), why.c_str());
     results_.push_back({nullptr, {p, why}});
   }
-  // Before hours are spent on figures. False, having said so, where the file cannot be written.
+  // Checked before a long measurement. Prints an error and returns false if the file cannot be
+  // written.
   [[nodiscard]] bool can_write_json() const {
     if (options_.json.empty() || options_.json == "-") return true;
     if (std::ofstream(options_.json, std::ios::app)) return true;
     say_that_json_cannot_be_written(options_.json);
     return false;
   }
-  // What there is so far, where a file is wanted: it is there as it was before, or whole. False, having
-  // said so, where it cannot be written.
+  // Saves all results so far if a file is requested, by replacing it completely. Prints an error
+  // and returns false if it cannot be written.
   [[nodiscard]] bool save_json() const {
     return options_.json.empty() || options_.json == "-" || replace_file(json());
   }
-  // All, where standard output is wanted. finish_output() tells how that went.
+  // Prints all results if standard output is requested. finish_output() reports errors.
   void print_json() const {
     if (options_.json == "-") std::fputs(json().c_str(), stdout);
   }
@@ -190,7 +191,7 @@ class reporter {
   std::vector<run_result> results_;
 };
 
-// 0, or the code to end with, and whether there is to be another run.
+// The exit code if it is not 0, and whether another run follows.
 struct verdict {
   int code = 0;
   bool goes_on = true;
@@ -245,7 +246,7 @@ int run(const options& o) {
 }  // namespace perf
 
 int main(int argc, char** argv) {
-  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
+  cordma::install_dump_handler(SIGUSR1).value();  // prints where it waits, on standard error
   const perf::parsed command = perf::parse_options(argc, argv);
   if (command.exit_code) {
     std::fputs(command.text.c_str(), *command.exit_code == 0 ? stdout : stderr);

@@ -43,7 +43,7 @@ Reading the figures
   0 all is well, 1 a run failed or its result is not valid, 2 the command line is wrong, 130 Ctrl-C.
 )";
 
-// As they stand on the command line.
+// Values as given on the command line.
 struct raw {
   std::string address;
   std::string listen;
@@ -77,7 +77,7 @@ struct raw {
   bool version = false;
 };
 
-// What --set stands for, where the command line does not say otherwise.
+// Values of --set for options that are not on the command line.
 struct preset {
   std::string_view name;
   const char* test;
@@ -148,7 +148,7 @@ std::uint64_t size_of(const std::string& text, const std::string& whole) {
   return *bytes;
 }
 
-// "64K", or "256..1M".
+// Parses "64K", or "256..1M".
 std::vector<std::uint64_t> sizes_of(const std::vector<std::string>& texts) {
   constexpr std::uint64_t step = 4;
   std::vector<std::uint64_t> sizes;
@@ -219,13 +219,12 @@ plan common(const raw& r) {
   return p;
 }
 
-// The watchdog is not to bark at what is as it should be.
+// Rejects pauses and stalls that the watchdog would take for a hang.
 void require_patience(const plan& p) {
   if (p.watchdog_s == 0) return;
   constexpr double us_per_s = 1e6;
   constexpr double ms_per_s = 1e3;
-  constexpr double rare =
-      20;  // an exponentially distributed pause is hardly ever so many times its mean
+  constexpr double rare = 20;  // exponentially distributed pauses hardly ever exceed 20 means
   double longest = static_cast<double>(p.think_us) / us_per_s * (p.random_think ? rare : 1);
   longest = std::max(longest, static_cast<double>(p.stall_ms) / ms_per_s);
   if (p.load_hz > 0) longest = std::max(longest, rare / p.load_hz);
@@ -236,7 +235,7 @@ void require_patience(const plan& p) {
   }
 }
 
-// What goes together, and what does not.
+// Rejects combinations of options that make no sense.
 void require_sense(const plan& p) {
   const test_facts& f = p.facts();
   const std::string test = "--test " + f.name;
@@ -285,7 +284,7 @@ void require_sense(const plan& p) {
   }
 }
 
-// Every plan with every value, in place of the plan.
+// Replaces every plan by one copy for each value.
 template <class Values, class Set>
 void expand(std::vector<plan>& plans, const Values& values, Set set) {
   std::vector<plan> all;
@@ -339,7 +338,7 @@ std::string with_port(const std::string& address) {
   return address;
 }
 
-// What the set stands for, where the command line is silent.
+// Applies the set to the options that are not on the command line.
 void apply_set(raw& r, const CLI::App& app) {
   if (r.set.empty()) return;
   const auto* const at = std::ranges::find(presets, r.set, &preset::name);
@@ -352,7 +351,7 @@ void apply_set(raw& r, const CLI::App& app) {
   r.check = r.check || at->check;
 }
 
-// Options of a client are none of a server's, and the other way round.
+// Rejects options of the other role.
 void require_role(role what, const CLI::App& app) {
   if (what != role::server) {
     if (app.get_option("--once")->count() != 0) throw usage_error("--once goes with --listen");

@@ -12,21 +12,22 @@ namespace perf {
 enum class role : std::uint8_t {
   client,
   server,
-  both,  // two processes of this machine
+  both,  // two processes on this machine
 };
 
 struct options {
   role what = role::client;
-  std::string address;      // to connect to, or to listen on
-  std::vector<plan> plans;  // every combination of the lists given; of the server: one, for `wait`
+  std::string address;  // to connect to, or to listen on
+  // every combination of the given lists; for a server one plan, for `wait`
+  std::vector<plan> plans;
   std::optional<int> server_cpu;
   std::optional<int> client_cpu;
   std::string json;   // file, "-" for standard output, empty for none
-  bool once = false;  // the server ends after one client
+  bool once = false;  // true: the server ends after one client
   bool verbose = false;
 };
 
-// Nothing to run where `exit_code` is set: the text is printed, and that is all.
+// If `exit_code` is set, the program prints the text and ends without a run.
 struct parsed {
   options chosen;
   std::optional<int> exit_code;

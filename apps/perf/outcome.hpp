@@ -1,4 +1,4 @@
-// What a run found out, for the table and for JSON.
+// Results of a run, for the table and for JSON.
 #pragma once
 
 #include "../support/histogram.hpp"
@@ -28,7 +28,7 @@ inline constexpr std::array<percentile, 6> percentiles{{
     {"p99999", 0.99999},
 }};
 
-struct latency {  // microseconds
+struct latency {  // in microseconds
   std::uint64_t n = 0;
   double min = 0;
   double mean = 0;
@@ -40,7 +40,7 @@ struct latency {  // microseconds
 };
 [[nodiscard]] latency summary(const support::histogram& samples, double us_per_tick);
 
-// What a run cost one side.
+// Costs of a run on one side.
 struct side {
   usage spent;
   std::string wait;
@@ -48,41 +48,41 @@ struct side {
   std::optional<double> syscalls_per_message;  // counted after the measured phase
 };
 
-// How many requests were in flight on the average: counted, and by Little's law.
+// Average number of requests in flight: counted, and by Little's law.
 struct little {
   double in_flight = 0;
   double rate_times_latency = 0;
-  bool checked = false;  // enough was measured for that
+  bool checked = false;  // there are enough measurements for the check
   [[nodiscard]] bool holds() const noexcept;
 };
 
 struct outcome {
   plan asked;
-  std::uint64_t iterations = 0;  // carried out in the measured phase, by all flows
+  std::uint64_t iterations = 0;  // completed in the measured phase by all flows
   std::string transport;
-  std::string reason;  // why this transport
-  std::string peer;    // address
+  std::string reason;  // of the choice of the transport
+  std::string peer;    // its address
   std::uint32_t depth = 0;
   std::uint32_t inline_limit = 0;
-  std::optional<latency> time;  // of a round trip, or of a whole operation; open loop: of a request
-                                // from when it was to be made
-  std::optional<latency> actual;  // open loop: from when it was made
-  std::optional<latency> lag;     // open loop: between the two, where there was room for it
-  double load_hz = 0;             // open loop: asked for
+  // Of a round trip, or of a complete operation; open loop: of a request, from its intended start.
+  std::optional<latency> time;
+  std::optional<latency> actual;  // open loop: from the actual start
+  std::optional<latency> lag;     // open loop: between the two, if there was free space
+  double load_hz = 0;             // open loop: requested load
   double elapsed_s = 0;
   side client;
   side server;
   std::string no_syscalls;  // why they were not counted
   std::optional<little> law;
-  cordma::endpoint_counters counters;   // of the client's first connection, warm-up included
-  bool interrupted = false;             // ended before it was complete,
-  bool broken_off = false;              // ... in the middle of a phase,
-  bool by_hand = false;                 // ... by Ctrl-C
-  std::vector<std::string> complaints;  // why it is not valid; empty where it is
-  std::vector<std::string> notes;       // what else there is to know
+  cordma::endpoint_counters counters;   // of the client's first connection, including the warm-up
+  bool interrupted = false;             // ended before it was complete
+  bool broken_off = false;              // ended in the middle of a phase
+  bool by_hand = false;                 // ended by Ctrl-C
+  std::vector<std::string> complaints;  // why it is not valid; empty: it is valid
+  std::vector<std::string> notes;       // other remarks
 
   [[nodiscard]] bool valid() const noexcept { return complaints.empty(); }
-  // Messages over the wire, both ways together.
+  // Messages on the wire in both directions.
   [[nodiscard]] double messages() const noexcept {
     const test_facts& f = asked.facts();
     if (f.form == pattern::idle) return 0;
@@ -95,7 +95,7 @@ struct outcome {
   [[nodiscard]] double bandwidth_GBps() const noexcept {
     return elapsed_s > 0 ? messages() * static_cast<double>(asked.size) / elapsed_s / 1e9 : 0;
   }
-  // A figure of one side, for each message.
+  // A value of one side, per message.
   [[nodiscard]] double per_message(double value) const noexcept {
     return messages() > 0 ? value / messages() : 0;
   }
@@ -111,22 +111,22 @@ struct outcome {
              : 100.0 * static_cast<double>(u.cpu_ns) / static_cast<double>(u.elapsed_ns);
 }
 
-// Why there is none.
+// A run without results, and the reason.
 struct failed_run {
   plan asked;
   std::string why;
 };
-// One of the two.
+// Exactly one of the two is set.
 struct run_result {
   std::unique_ptr<outcome> found;
   failed_run failed;
 };
 
-// The object that --json writes, as text; several of them as an array.
+// Text for --json: one object, or an array of objects.
 [[nodiscard]] std::string to_json(const std::vector<run_result>& results, const conditions& under,
                                   bool as_array);
 
-// Lines for people.
+// Lines of the table.
 [[nodiscard]] std::string table_heading();
 [[nodiscard]] std::string table_row(const outcome& o);
 [[nodiscard]] std::string details(const outcome& o);

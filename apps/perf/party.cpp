@@ -12,7 +12,7 @@ using cordma::task;
 
 namespace {
 
-// Reads and atomics have queues of their own, which are shorter.
+// Reads and atomics have separate, shorter queues.
 std::uint32_t read_depth(const cordma::Context& context, std::uint32_t depth) {
   for (const cordma::transport::capabilities& c : context.transports()) {
     depth = std::min(depth, c.max_read_depth);

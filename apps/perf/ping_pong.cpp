@@ -1,4 +1,4 @@
-// Ping-pong by messages, which a receive takes, and by a stream.
+// Ping-pong by messages that match a receive, and by a stream.
 #include "kinds.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
@@ -8,9 +8,9 @@ namespace {
 
 using cordma::task;
 
-constexpr std::uint32_t sends_at_once = 2;  // one under way, one built
+constexpr std::uint32_t sends_at_once = 2;  // one in flight, one prepared
 
-// There is a power of two of them.
+// The number of slots is a power of two.
 std::uint64_t slot_of(const lane& l, std::uint64_t number) noexcept {
   return number & (l.slots - 1);
 }
@@ -22,13 +22,13 @@ void post_receive(lane& l, typename Kind::recv_ring& ring, std::uint64_t i) {
 
 template <class Kind>
 void check_received(lane& l, std::size_t bytes, std::uint64_t i) {
-  // Written is always the first buffer.
+  // Remote writes always go to the first buffer.
   const std::uint64_t slot = std::is_same_v<Kind, imm> ? 0 : slot_of(l, i);
   const auto message = l.in(slot).bytes();
   if (bytes != message.size() || !matches(message, i)) ++l.wrong;
 }
 
-// Requests are built while there is nothing to do but wait, and started when their turn comes.
+// Prepares a request during a wait; it is started later.
 template <class Kind>
 void prepare_send(lane& l, typename Kind::send_ring& ring, std::uint64_t i) {
   ring.prepare([&] { return Kind::send(l, 0, i); });
@@ -45,9 +45,10 @@ task<void> ping(lane& l, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     l.fill_out(0, i);
     sends.start_newest();
-    // While the message travels: the next receive, the clock, the sample.
+    // While the message is in flight: posts the next receive, reads the clock, records the sample.
     if (i != 0) {
-      const std::uint64_t next = i + l.slots - 1;  // of long messages this one, of others one more
+      // the current message for long messages, else the next one
+      const std::uint64_t next = i + l.slots - 1;
       if (next < count) post_receive<Kind>(l, receives, next);
       const std::uint64_t now = ticks();
       l.samples.record(now - sent_at);
@@ -66,7 +67,7 @@ task<void> ping(lane& l, std::uint64_t count) {
   if (count != 0) l.samples.record(ticks() - sent_at);
 }
 
-// The same with a pause after each.
+// Likewise, with a pause after each round trip.
 template <class Kind>
 task<void> ping_and_think(lane& l, std::uint64_t count) {
   typename Kind::recv_ring receives(1);

@@ -8,8 +8,8 @@
 namespace perf {
 namespace {
 
-// Of a latency test, where messages are small; of long ones fewer, so that all of them together stay
-// below so many bytes.
+// Buffers of a latency test with small messages. Long messages have fewer, so that their total size
+// is at most `slot_bytes`.
 constexpr std::uint32_t receives_ahead = 2;
 constexpr std::uint32_t writes_behind = 8;
 constexpr std::uint64_t slot_bytes = std::uint64_t{16} << 20;
@@ -45,7 +45,7 @@ std::vector<test_facts> make_tests() {
     for (const pattern_facts& p : patterns) {
       test_facts t{std::string(v.name) + "-" + std::string(p.name), v.what, p.form, p.usual_size};
       if (t.atomic()) {
-        if (p.name == "bw") continue;  // there is but one size: -rate
+        if (p.name == "bw") continue;  // there is only one size: -rate
         t.usual_size = 8;
       }
       tests.push_back(std::move(t));
@@ -96,8 +96,8 @@ std::uint32_t usual_outstanding(const plan& p) noexcept {
   return p.open_loop() ? most_outstanding : 1;
 }
 
-// Without --check the same memory serves every message, as in ucx_perftest: what is measured is the
-// transport and not the cache.
+// Without --check all messages use the same memory, as in ucx_perftest: this measures the transport
+// and not the cache.
 std::uint32_t slots(const plan& p) noexcept {
   const test_facts& f = p.facts();
   if (f.latency() && !p.windowed()) {

@@ -1,4 +1,4 @@
-// The process around a run: where it runs, and a second one beside it for --local.
+// The CPU of this process, and a second process for --local.
 #pragma once
 
 #include <functional>
@@ -7,11 +7,11 @@
 
 namespace perf {
 
-// Pins this process; the sentence of what went wrong, empty where nothing did.
+// Pins this process. Returns an error message; empty: success.
 [[nodiscard]] std::string pin_to(std::optional<int> cpu);
 
-// A child that runs a server: `body` is given a function to call with the address once it listens,
-// and returns the exit code. The child ends when this process does.
+// A child process that runs a server. `body` calls the given function with the address once it
+// listens, and returns the exit code. The child ends when this process does.
 class server_process {
  public:
   using tell_address = std::function<void(const std::string&)>;
@@ -20,9 +20,9 @@ class server_process {
   server_process& operator=(const server_process&) = delete;
   ~server_process();
 
-  // Empty where it ended before it listened (it has said why).
+  // Empty if the child ended before it listened; it has printed the reason.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  // Waits for its end; what waitpid() said as a shell would: 128 + n for signal n.
+  // Waits for its end. Returns the exit code as a shell does: 128 + n for signal n.
   int wait();
 
  private:

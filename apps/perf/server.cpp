@@ -11,11 +11,12 @@ namespace {
 
 using cordma::task;
 
-constexpr double longest_greeting_s = 10;  // from the connection to what the client wants
-constexpr double longest_pause_s = 60;     // between two phases, and of one beyond what is expected
-constexpr double most_times_expected = 20;  // a first guess may be far off
+constexpr double longest_greeting_s = 10;  // from the connection to the first request
+// between two phases, and beyond the expected duration of a phase
+constexpr double longest_pause_s = 60;
+constexpr double most_times_expected = 20;  // because the first estimate may be far off
 
-// Ends the connection of a client that says nothing for too long, so that the next one is served.
+// Closes the connection of a client that is silent for too long, so that the next one is served.
 class patience final : public cordma::timer {
  public:
   patience(cordma::reactor& loop, cordma::Endpoint& client, cordma::scope& connections) noexcept
@@ -39,7 +40,7 @@ class patience final : public cordma::timer {
   cordma::scope& connections_;
 };
 
-// Only the middle of the phase counts, and only for who acts.
+// Only the middle of the phase matters, and only on a side that acts.
 void prepare(party& p, const order& o) {
   for (const std::unique_ptr<lane>& l : p.lanes) {
     prepare_memory(*l);
@@ -84,7 +85,7 @@ task<closing> serve_phase(party& p, channel& control, syscall_counter& counter, 
   co_return result;
 }
 
-// A side for what the client asks for, or why there is none.
+// Creates a side for the client's request, or states in `answer` why it cannot.
 std::unique_ptr<party> party_for(cordma::Context& context, cordma::Worker& worker,
                                  cordma::Endpoint& control, std::string_view asked,
                                  welcome& answer) {

@@ -17,22 +17,23 @@ namespace {
 using cordma::task;
 
 constexpr std::uint64_t unlimited = ~std::uint64_t{0};
-constexpr std::uint64_t first_guess = 1;  // iterations, while their duration is not known
-constexpr double warm_share = 0.1;        // of the duration goes to warming up,
-constexpr double longest_warm_s = 0.2;    // but not more than this
-constexpr double fastest_growth = 16;     // of the guess from round to round
-constexpr double chunk_s = 1;             // after so long a run can be ended
-constexpr double shortest_split_s = 2;    // what takes less is in one piece
-constexpr double calibration_s = 0.02;    // of the cycle counter, where it has to be known before
+constexpr std::uint64_t first_guess = 1;  // iterations, until their duration is known
+constexpr double warm_share = 0.1;        // share of the duration for the warm-up
+constexpr double longest_warm_s = 0.2;    // upper limit of the warm-up
+constexpr double fastest_growth = 16;     // of the estimate from round to round
+constexpr double chunk_s = 1;             // interval after which a run can be ended
+constexpr double shortest_split_s = 2;    // shorter runs are not split
+// time to calibrate the cycle counter if its rate is needed before the run
+constexpr double calibration_s = 0.02;
 
-// What phases have cost, together.
+// Sum of the costs of several phases.
 struct costs {
   std::uint64_t count = 0;  // of each flow
   double elapsed_s = 0;
   double ticks = 0;
   usage client;
   closing server;
-  std::int64_t syscalls = -1;  // the client's, as in closing
+  std::int64_t syscalls = -1;  // of the client, as in closing
   [[nodiscard]] double ns_per_tick() const noexcept {
     return ticks > 0 ? elapsed_s * 1e9 / ticks : 0;
   }
@@ -49,7 +50,7 @@ void add(costs& sum, const costs& more) noexcept {
 }
 
 double pace_of_clock() noexcept {
-  // The middle of three: between the readings of the two clocks somebody else may have run.
+  // The median of three: another process may have run between the readings of the two clocks.
   std::array<double, 3> found{};
   for (double& pace : found) {
     const instant from = now();
@@ -61,24 +62,24 @@ double pace_of_clock() noexcept {
   return found[1];
 }
 
-// The client's half, step by step.
+// The client's part of a run, step by step.
 class client {
  public:
   client(party& p, channel& control, watcher& watch)
       : party_(p), control_(control), watch_(watch), what_(p.what) {}
 
-  // What it learns before anything is measured: warm caches, how many iterations the duration takes,
-  // and the load, where it was given as a share.
+  // Prepares the measurement: warms the caches, determines the number of iterations in the
+  // duration, and the load if it is given as a share.
   task<void> prepare();
-  // The measured phases.
+  // Runs the measured phases.
   task<costs> run();
-  // One more phase that counts system calls and nothing else.
+  // Runs one more phase that only counts system calls.
   task<costs> count_syscalls();
 
   [[nodiscard]] double share_done() const noexcept;
   [[nodiscard]] std::uint64_t progress() const noexcept;
   [[nodiscard]] double load_hz() const noexcept { return load_hz_; }
-  // What was complete when run() ended, or did not.
+  // Completed part when run() ended or failed.
   [[nodiscard]] const costs& measured() const noexcept { return measured_; }
   [[nodiscard]] bool measuring() const noexcept { return measuring_; }
   [[nodiscard]] costs cut_off() const noexcept;
@@ -103,17 +104,17 @@ class client {
   const plan& what_;
   syscall_counter counter_;
   bool server_counts_ = false;
-  double rate_ = 0;          // iterations per second of each flow; 0: not known yet
-  std::uint64_t count_ = 0;  // of each flow, all in all; 0: as the duration says
+  double rate_ = 0;          // iterations per second of each flow; 0: unknown yet
+  std::uint64_t count_ = 0;  // total of each flow; 0: limited by the duration
   double load_hz_ = 0;
   costs measured_;
-  // For the watcher, which has a thread of its own; of each flow: done in phases that are complete,
-  // and to be done all in all, as far as that is known.
+  // For the watcher's thread, per flow: iterations of completed phases, and the expected total, if
+  // known.
   std::atomic<std::uint64_t> done_before_{0};
   std::atomic<double> expected_{0};
   instant phase_began_;
   usage phase_before_;
-  bool measuring_ = false;  // it has begun with what counts
+  bool measuring_ = false;  // the measured phases have begun
   bool interrupted_ = false;
 };
 
@@ -135,7 +136,7 @@ task<costs> client::phase(order o) {
   phase_before_ = before;
   watch_.resume();
   cordma::recv_operation answer = control_.expect();
-  // Where messages come back, the receive of the answer has to stand behind theirs.
+  // If messages are received, the receive of the response must be posted behind theirs.
   const bool comes_last = f.ping_pong() || f.form == pattern::both_ways;
   if (!comes_last) answer.start();
   co_await party_.run(client_side, o.count);
@@ -165,7 +166,7 @@ task<costs> client::phase(order o) {
   co_return result;
 }
 
-// An open loop that somebody wanted to see the figures of.
+// True if an open loop was ended early for intermediate results.
 bool client::ended_early(std::uint64_t count) const noexcept {
   if (!what_.open_loop()) return false;
   return std::ranges::any_of(party_.lanes, [count](const std::unique_ptr<lane>& l) {
@@ -173,7 +174,7 @@ bool client::ended_early(std::uint64_t count) const noexcept {
   });
 }
 
-// What a phase that did not end has cost this side so far.
+// Costs of an unfinished phase on this side so far.
 costs client::cut_off() const noexcept {
   costs c;
   c.count = progress() / what_.flows;
@@ -184,7 +185,8 @@ costs client::cut_off() const noexcept {
   return c;
 }
 
-// Runs longer and longer phases until one says how many iterations a second takes, or `most` are done.
+// Runs longer and longer phases until the number of iterations per second is known, or `most` are
+// done.
 task<double> client::measure_rate(std::uint64_t most) {
   const double enough = std::min(what_.duration_s * warm_share, longest_warm_s);
   std::uint64_t guess = std::min(first_guess, most);
@@ -201,12 +203,12 @@ task<double> client::measure_rate(std::uint64_t most) {
   }
 }
 
-// As many as it was told to.
+// Runs the requested number of iterations.
 task<void> client::warm_up(std::uint64_t count) {
   while (count != 0 && !watch_.asked_to_stop()) {
     const std::uint64_t now = what_.open_loop() ? count : std::min(count, chunk_at(rate_));
     const costs p = co_await phase({.what = order::kind::run, .count = now});
-    // In the open loop it is the load.
+    // In the open loop this would be the load.
     if (p.elapsed_s > 0 && !what_.open_loop()) rate_ = static_cast<double>(now) / p.elapsed_s;
     count -= now;
   }
@@ -247,20 +249,21 @@ task<void> client::prepare() {
     if (!what_.warmup) warmup = std::min(most, static_cast<std::uint64_t>(s * rate_));
   }
   co_await warm_up(warmup);
-  // Whoever wanted no warming up has to be told how long a second is all the same.
+  // Even without a warm-up the number of iterations per second must be known.
   if (rate_ == 0 && count_ == 0) rate_ = co_await measure_rate(unlimited);
 }
 
-// What takes about a second.
+// Number of iterations that takes about a second.
 std::uint64_t client::chunk_at(double rate) noexcept {
   constexpr std::uint64_t unknown_pace = 1000;
   return rate > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate * chunk_s))
                   : unknown_pace;
 }
 
-// Of each flow. 0: enough is measured.
+// Iterations of each flow; 0: enough was measured.
 std::uint64_t client::next_chunk() const noexcept {
-  constexpr double nearly = 0.98;  // of the duration: a rest would be too short to be worth it
+  // share of the duration beyond which the rest is too short to be useful
+  constexpr double nearly = 0.98;
   const std::uint64_t chunk = chunk_at(rate_);
   if (count_ != 0) {
     const std::uint64_t left = count_ - measured_.count;
@@ -283,7 +286,7 @@ void client::clear_samples() noexcept {
   }
 }
 
-// Of the last message of the phase: of writes only the last ones are looked at.
+// Flips a bit in the last message of the phase: only the last writes are checked.
 void client::flip_a_bit(std::uint64_t count) noexcept {
   lane& l = *party_.lanes.front();
   const test_facts& f = what_.facts();
@@ -352,7 +355,7 @@ std::string number(double value) {
   return text;
 }
 
-// The samples of all flows.
+// Sum of the samples of all flows.
 support::histogram together(const party& p, support::histogram lane::* which) {
   support::histogram all;
   for (const std::unique_ptr<lane>& l : p.lanes) all.add((*l).*which);
@@ -371,8 +374,8 @@ double largest(const party& p, double lane::* which) noexcept {
   return most;
 }
 
-// Rates, latencies and the time between requests that do not fit together: samples were lost, or more
-// was counted than went by.
+// Detects rates, latencies and pauses that are inconsistent: lost samples, or intervals counted
+// twice.
 little law_of(const outcome& o, const party& p, const costs& c, double mean_us) {
   constexpr std::uint64_t enough = 1000;  // requests
   constexpr double long_enough_s = 0.5;
@@ -394,7 +397,7 @@ void add_times(outcome& o, const party& p, const costs& c) {
   if (samples.count() == 0) return;
   const double us = c.ns_per_tick() / 1e3;
   o.time = summary(samples, us);
-  // There may be samples of a phase that is not among the costs.
+  // There may be samples of a phase that is not included in the costs.
   if (o.broken_off && !o.asked.open_loop()) return;
   o.iterations = samples.count();
   o.law = law_of(o, p, c, o.time->mean);
@@ -417,7 +420,7 @@ void add_times(outcome& o, const party& p, const costs& c) {
          "the generator lagged: one request in a hundred was made " + number(o.lag->at[p99]) +
              " us late, beside a p99 of " + number(o.time->at[p99]) +
              " us; ask for less, or give it a CPU of its own");
-  // The last request was due then, whatever chance has made of the load.
+  // When the last request was due, independent of random variation of the load.
   constexpr double kept_up = 0.95;
   const double due_s = largest(p, &lane::due_for) * c.ns_per_tick() / 1e9;
   add_if(o.notes, o.valid() && !o.interrupted && due_s < kept_up * o.elapsed_s,
@@ -440,7 +443,7 @@ outcome conclude(party& p, const client& c, const costs& spent, std::string brok
   lane& first = *p.lanes.front();
   const cordma::reactor& loop = p.worker().loop();
   o.asked = p.what;
-  const bool idle = p.what.facts().form == pattern::idle;  // it counts milliseconds
+  const bool idle = p.what.facts().form == pattern::idle;  // its unit is milliseconds
   o.iterations = spent.count * (idle ? 1 : p.what.flows);
   o.transport = cordma::transport::name(first.connection().transport());
   o.reason = first.connection().transport_reason();
@@ -478,7 +481,7 @@ void add_syscalls(outcome& o, const costs& counted, const std::string& obstacle,
   if (obstacle.empty() && !server_counts) o.no_syscalls = "the server cannot count its own";
 }
 
-// `all` is what the client does; it may be asleep.
+// `all` is the client's scope; the client may be asleep.
 watcher::subject subject_for(party* p, client* c, cordma::scope* all) {
   watcher::subject s;
   s.what = p->what.facts().name;
@@ -494,7 +497,7 @@ watcher::subject subject_for(party* p, client* c, cordma::scope* all) {
   return s;
 }
 
-// Ends the watching before what is watched goes.
+// Ends the watching before the subject is destroyed.
 class watching {
  public:
   watching(watcher& w, watcher::subject s) : watcher_(w) { w.look_at(std::move(s)); }

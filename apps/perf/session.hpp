@@ -1,4 +1,4 @@
-// One run from the connection to the last figure: the client's half and the server's.
+// One run from the connection to the results: the client's part and the server's part.
 #pragma once
 
 #include "outcome.hpp"
@@ -12,7 +12,7 @@
 
 namespace perf {
 
-// It was ended before there was anything to show.
+// The run ended before there were any results.
 class nothing_measured : public std::runtime_error {
  public:
   nothing_measured(const std::string& why, bool was_by_hand)
@@ -20,20 +20,21 @@ class nothing_measured : public std::runtime_error {
   const bool by_hand;
 };
 
-// Connects to `address`, runs the plan, says good-bye. What was measured until somebody asked the
-// watcher to stop is the outcome of an interrupted run. Throws cordma::error, nothing_measured.
+// Connects to `address`, runs the plan and closes the session. If the watcher was asked to stop,
+// returns the results so far as an interrupted run. Throws cordma::error, nothing_measured.
 [[nodiscard]] cordma::task<outcome> measure(cordma::Context& context, cordma::Worker& worker,
                                             std::string address, plan what, watcher& watch);
 
-// What the clients of a server have in common.
+// State shared by the clients of a server.
 struct serving {
   cordma::Context& context;
   cordma::Worker& worker;
-  std::string waits;     // how this side waits, in words
-  cordma::mutex turn{};  // two clients at once would measure each other
+  std::string waits;     // waiting mode of this side, as text
+  cordma::mutex turn{};  // two concurrent clients would disturb each other
 };
-// Serves one client to its end: hears what it wants, and measures when no other client does. One that says nothing, or
-// stops in the middle, is dropped after a while. Throws cordma::error.
+// Serves one client to its end: receives its plan, and measures while no other client does. A
+// client that sends nothing, or stops in the middle, is disconnected after a time limit. Throws
+// cordma::error.
 [[nodiscard]] cordma::task<void> serve(serving& all, cordma::ConnectionRequest request);
 
 }  // namespace perf

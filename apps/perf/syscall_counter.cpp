@@ -13,7 +13,7 @@
 namespace perf {
 namespace {
 
-// The tracepoint's number; 0 where it cannot be read.
+// The tracepoint's number; 0 if it cannot be read.
 std::uint64_t tracepoint() {
   constexpr std::array<const char*, 2> places{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
   for (const char* place : places) {
@@ -56,7 +56,7 @@ std::int64_t syscall_counter::stop() noexcept {
   ::ioctl(fd_.get(), PERF_EVENT_IOC_DISABLE, 0);
   std::int64_t counted = 0;
   if (::read(fd_.get(), &counted, sizeof counted) != sizeof counted) return -1;
-  return counted == 0 ? 0 : counted - 1;  // the one that stopped it
+  return counted == 0 ? 0 : counted - 1;  // without the call that stopped it
 }
 
 }  // namespace perf

@@ -1,4 +1,4 @@
-// How many system calls this thread makes, counted by the kernel.
+// Counts the system calls of this thread in the kernel.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -8,15 +8,15 @@
 
 namespace perf {
 
-// Bound to one thread. Needs the tracepoint raw_syscalls:sys_enter, which the kernel gives to root, or
-// to everybody where perf_event_paranoid is -1 and tracefs can be read.
+// Bound to one thread. Needs the tracepoint raw_syscalls:sys_enter, which the kernel permits to
+// root, or to all users if perf_event_paranoid is -1 and tracefs is readable.
 class syscall_counter {
  public:
   syscall_counter() noexcept;
-  // Why it counts nothing; empty where it does.
+  // Why it cannot count; empty if it can.
   [[nodiscard]] const std::string& obstacle() const noexcept { return obstacle_; }
   void start() noexcept;
-  // Since start(), without its own; -1 where it counts nothing.
+  // Calls since start(), without its own; -1 if it cannot count.
   [[nodiscard]] std::int64_t stop() noexcept;
 
  private:

@@ -28,7 +28,7 @@ std::string percent(double value) {
   return text.data();
 }
 
-// "100" us of pause, "10000/s".
+// "100" for a pause in us, or "10000/s".
 std::string pace(const outcome& o) {
   if (!o.asked.open_loop()) return std::to_string(o.asked.think_us);
   std::array<char, 32> text{};
@@ -36,7 +36,7 @@ std::string pace(const outcome& o) {
   return text.data();
 }
 
-// "4x2": flows and what each has in flight.
+// "4x2": flows and requests in flight of each.
 std::string test_text(const outcome& o) {
   const plan& p = o.asked;
   std::string text = p.facts().name;
@@ -103,7 +103,7 @@ std::string table_row(const outcome& o) {
   constexpr std::size_t p50 = 0;
   constexpr std::size_t p99 = 2;
   constexpr std::size_t p999 = 3;
-  // In the open loop it is the server that waits as it was told.
+  // In the open loop only the server uses the requested waiting mode.
   const std::string& waiting = o.asked.open_loop() ? o.server.wait : o.client.wait;
   return line(test_text(o), o.transport, waiting, size_text(o.asked.size), pace(o), time(p50),
               time(p99), time(p999), o.time ? number(o.time->max) : std::string("-"),

@@ -23,7 +23,7 @@ task<void> nothing_for(std::uint64_t ms) {
   co_await cordma::sleep_for(std::chrono::milliseconds(ms));
 }
 
-// What one side sends, and what it receives, where many are in flight.
+// The sends and receives of one side with many requests in flight.
 task<void> outgoing(lane& l, std::uint64_t count) {
   if (l.what.facts().by_stream()) return write_stream(l, count);
   if (l.what.facts().what == verb::am) return call_many(l, count);
@@ -86,7 +86,7 @@ void inspect_memory(lane& l, std::uint64_t count) {
   if (f.atomic() && word_of(l) != count) ++l.wrong;
   const bool written = f.what == verb::write || f.what == verb::write_imm;
   if (!written || f.latency()) return;
-  // The last write to each buffer counts.
+  // The last write to each buffer determines its content.
   const std::uint64_t last = std::min<std::uint64_t>(count, l.slots);
   for (std::uint64_t i = count - last; i < count; ++i) {
     if (!matches(l.in(i % l.slots).bytes(), i)) ++l.wrong;

@@ -1,5 +1,5 @@
-// The measured loops, one pair of coroutines per shape. `count` requests of one flow; both sides know
-// it. They throw cordma::error when an operation fails.
+// The measured loops, a pair of coroutines for each pattern. `count` is the number of requests of
+// one flow; both sides know it. They throw cordma::error when an operation fails.
 #pragma once
 
 #include "lane.hpp"
@@ -8,49 +8,49 @@
 
 namespace perf {
 
-// One after the other, by messages that the peer sends back. With a pause between them where the plan
-// has one.
+// Sequential messages that the peer echoes, with a pause between them if the plan has one.
 cordma::task<void> send_and_wait(lane& l, std::uint64_t count);
 cordma::task<void> echo(lane& l, std::uint64_t count);
-// The same by remote writes, each side looking at its own memory.
+// Likewise by remote writes; each side polls its memory.
 cordma::task<void> write_and_look(lane& l, std::uint64_t count);
 cordma::task<void> look_and_write(lane& l, std::uint64_t count);
-// The same by a stream.
+// Likewise by a stream.
 cordma::task<void> write_and_read(lane& l, std::uint64_t count);
 cordma::task<void> read_and_write(lane& l, std::uint64_t count);
-// One after the other, by this side alone.
+// Sequential requests that only this side is involved in.
 cordma::task<void> one_by_one(lane& l, std::uint64_t count);
-// Several at a time, or at times of their own; the peer echoes messages.
+// Several requests at a time, or at scheduled times; the peer echoes messages.
 cordma::task<void> request_many(lane& l, std::uint64_t count);
 cordma::task<void> echo_many(lane& l, std::uint64_t count);
 
-// Many in flight. Of remote writes, all are visible at the peer on return.
+// Many requests in flight. All remote writes are visible at the peer on return.
 cordma::task<void> start_many(lane& l, std::uint64_t count);
-// The peer's part where messages are received.
+// The peer's part if messages are received.
 cordma::task<void> receive_many(lane& l, std::uint64_t count);
-// Message `i` of a stream, whole.
+// Reads message `i` of a stream completely.
 cordma::task<void> read_message(lane& l, std::uint64_t i);
 cordma::task<void> write_stream(lane& l, std::uint64_t count);
 cordma::task<void> read_stream(lane& l, std::uint64_t count);
 
-// Active messages. Their handler, on either side:
+// The handler of active messages on either side:
 cordma::task<void> handle(lane* l, cordma::ActiveMessage m);
-// ... a plain function, where every message is short and nobody thinks in between.
+// a plain function, if all messages are eager and there is no pause;
 void handle_short(lane* l, const cordma::ShortMessage& m);
-// one after the other, from handler to handler: the client sends the first one; both wait for the last,
+// sequential messages, from handler to handler: the client sends the first one, and both wait for
+// the last;
 cordma::task<void> call_first(lane& l, std::uint64_t count);
 cordma::task<void> answer_all(lane& l, std::uint64_t count);
-// and many, which the peer's handler counts only: answer_all() waits for them.
+// many messages, which the peer's handler only counts: answer_all() waits for them.
 cordma::task<void> call_many(lane& l, std::uint64_t count);
 
-// What each side does to its memory before a phase, and how it looks at it after: --check.
+// --check: prepares the memory of a side before a phase, and checks it afterwards.
 void prepare_memory(lane& l);
 void inspect_memory(lane& l, std::uint64_t count);
 
-// A server that does nothing at all for a while, in the middle of its loop: --stall.
+// --stall: the server does nothing for a while, in the middle of its loop.
 void stall_if_due(lane& l, std::uint64_t i) noexcept;
 
-// The client's part, and the server's; a null task where that side only makes progress.
+// The client's part and the server's part; a null task if that side only makes progress.
 [[nodiscard]] cordma::task<void> client_side(lane& l, std::uint64_t count);
 [[nodiscard]] cordma::task<void> server_side(lane& l, std::uint64_t count);
 

@@ -1,4 +1,4 @@
-// What a phase costs one side.
+// Costs of a phase on one side.
 #pragma once
 
 #include <cordma/runtime/reactor.hpp>
@@ -7,14 +7,14 @@
 
 namespace perf {
 
-// Since the process began, or, as a difference, during a phase.
+// Since the start of the process; a difference is the usage during a phase.
 struct usage {
   std::int64_t elapsed_ns = 0;
   std::int64_t cpu_ns = 0;  // user and system, all threads
   std::int64_t voluntary_switches = 0;
   std::int64_t involuntary_switches = 0;
   std::int64_t turns = 0;
-  std::int64_t spins = 0;  // turns that found nothing to do
+  std::int64_t spins = 0;  // passes that found nothing to do
   std::int64_t arms = 0;
   std::int64_t sleeps = 0;
   std::int64_t wakeups = 0;
@@ -25,7 +25,7 @@ struct usage {
 [[nodiscard]] usage operator-(const usage& later, const usage& earlier) noexcept;
 usage& operator+=(usage& sum, const usage& more) noexcept;
 
-// Every field with its name in JSON.
+// All fields with their names in JSON.
 struct usage_field {
   const char* name;
   std::int64_t usage::* value;

@@ -15,10 +15,10 @@
 namespace perf {
 namespace {
 
-constexpr int look_ms = 250;    // between two looks, where there is something to look at
+constexpr int look_ms = 250;    // interval of checks, if there is something to check
 constexpr double quiet_s = 2;   // before the first line
-constexpr double pause_s = 10;  // how much longer the watchdog waits while sides get ready
-constexpr int forever = -1;     // poll()
+constexpr double pause_s = 10;  // additional time of the watchdog while the sides prepare
+constexpr int forever = -1;     // timeout of poll()
 constexpr int exit_code = 128 + SIGINT;
 
 sigset_t interrupts() noexcept {
@@ -101,7 +101,7 @@ void watcher::interrupted() {
     std::fputs("\ncordma-perf: ending; once more to end at once\n", stderr);
     return;
   }
-  if (!subject_) ::_exit(exit_code);  // it is connecting, or says good-bye
+  if (!subject_) ::_exit(exit_code);  // it is connecting or closing the session
   give_up("interrupted twice");
 }
 
@@ -121,7 +121,7 @@ void watcher::look() {
   const std::uint64_t now = subject_->progress();
   const bool paused = paused_.load();
   const double patience_s = subject_->watchdog_s + (paused ? pause_s : 0);
-  // A look that comes late tells of a machine that stood still, not of the peer.
+  // A late check means that the machine stalled, not the peer.
   const double looked_on_s = std::min(seconds_since(looked_at_), 2e-3 * patience_ms());
   looked_at_ = clock::now();
   if (now != before_ || paused != was_paused_) {

@@ -1,4 +1,4 @@
-// Looks on while a run takes its time: a line on the terminal, Ctrl-C, and a watchdog.
+// Observes a run: a line on the terminal, Ctrl-C, and a watchdog.
 #pragma once
 
 #include "../support/status_line.hpp"
@@ -16,16 +16,19 @@
 
 namespace perf {
 
-// A thread of its own, which sleeps unless there is something to show or to watch; the measured thread
-// need not look up. REQUIRES block_interrupts() before the first thread of the program began.
+// Has a separate thread, which sleeps unless there is something to show or watch; the measured
+// thread is not disturbed. REQUIRES block_interrupts() before the first thread of the program
+// began.
 class watcher {
  public:
   struct subject {
-    std::string what;                         // for the line
-    std::function<std::uint64_t()> progress;  // called from the thread: grows while things go on
-    std::function<double()> share;            // of all that is to be done
-    std::function<void()> give_up;            // ends what hangs; called from the thread, once
-    double watchdog_s = 0;                    // 0: none
+    std::string what;  // name for the line
+    // called on the watcher's thread; increases while there is progress
+    std::function<std::uint64_t()> progress;
+    std::function<double()> share;  // done share of the total
+    // ends a hanging run; called once, on the watcher's thread
+    std::function<void()> give_up;
+    double watchdog_s = 0;  // 0: none
   };
   enum class mode : std::uint8_t { silent, on_terminal };
   explicit watcher(mode m);
@@ -33,21 +36,21 @@ class watcher {
   watcher& operator=(const watcher&) = delete;
   ~watcher();
 
-  // From now on the first Ctrl-C only asks the run to end; a second one gives up: the subject, or,
-  // while there is none, the program.
+  // From this call on the first Ctrl-C only requests the end of the run. A second one gives up: it
+  // ends the subject, or the program if there is no subject.
   static void block_interrupts() noexcept;
 
   void look_at(subject s);
-  // On return nothing of the subject is used any more.
+  // On return the subject is no longer used.
   void look_away();
-  // From now on something is measured; before, and after pause(), both sides get ready, for which the
-  // watchdog leaves them ten seconds more.
+  // resume() begins a measurement. Before it, and after pause(), both sides prepare; the watchdog
+  // then waits ten seconds longer.
   void resume() noexcept { paused_.store(false); }
   void pause() noexcept { paused_.store(true); }
 
-  // Somebody wants to see what was measured so far.
+  // True if intermediate results were requested.
   [[nodiscard]] const std::atomic<bool>& asked_to_stop() const noexcept { return asked_; }
-  // Why it gave up; empty where it did not.
+  // Why it gave up; empty if it did not.
   [[nodiscard]] std::string why() const;
 
  private:
@@ -70,7 +73,7 @@ class watcher {
   std::optional<subject> subject_;
   clock::time_point began_;
   clock::time_point looked_at_;
-  double still_s_ = 0;  // looked on without any progress
+  double still_s_ = 0;  // seconds observed without progress
   std::uint64_t before_ = 0;
   bool was_paused_ = true;
   support::status_line line_;

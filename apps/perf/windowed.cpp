@@ -1,4 +1,4 @@
-// Requests that do not wait for the one before: so many at a time, or at times of their own.
+// Requests that do not wait for the previous one: several at a time, or at scheduled times.
 #include "kinds.hpp"
 #include "tests.hpp"
 #include "ticks.hpp"
@@ -13,13 +13,13 @@ namespace {
 
 using cordma::task;
 
-// Requests that the peer's program answers with a message of the same kind.
+// Requests to which the peer's program responds with a message of the same kind.
 template <class Kind>
 class echoed {
  public:
   explicit echoed(lane& l) : lane_(l), answers_(l.what.outstanding), sends_(l.what.outstanding) {}
   [[nodiscard]] auto& answers() noexcept { return answers_; }
-  // Buffers of sends that have been answered may still be the transport's.
+  // The transport may still use the buffers of sends that were already answered.
   [[nodiscard]] bool room() const noexcept { return !sends_.full(); }
   void make(std::uint64_t i) {
     const std::uint64_t slot = i % lane_.slots;
@@ -33,7 +33,7 @@ class echoed {
     const auto message = lane_.in(i % lane_.slots).bytes();
     if (got.bytes != message.size() || !matches(message, i)) ++lane_.wrong;
   }
-  // What has been sent is forgotten; throws what it failed with.
+  // Removes completed sends; throws the error of a failed one.
   task<void> tidy() {
     while (!sends_.empty() && sends_.oldest().done()) {
       auto& oldest = sends_.oldest();
@@ -43,7 +43,8 @@ class echoed {
   }
   [[nodiscard]] bool untidy() noexcept { return !sends_.empty() && sends_.oldest().done(); }
   task<void> finish() { return drain(sends_); }
-  // The peer waits for `missing` more: an empty message for each of its receives tells it not to.
+  // The peer waits for `missing` more requests: sends an empty message for each of its receives to
+  // release it.
   task<void> end_early(std::uint64_t missing) {
     const auto waiting = std::min<std::uint64_t>(missing, lane_.what.outstanding);
     for (std::uint64_t i = 0; i < waiting; ++i) co_await Kind::send_empty(lane_);
@@ -55,7 +56,7 @@ class echoed {
   typename Kind::send_ring sends_;
 };
 
-// Requests that the peer's program does not see.
+// Requests that do not involve the peer's program.
 template <class Kind>
 class one_sided {
  public:
@@ -79,7 +80,7 @@ class one_sided {
   support::op_ring<typename Kind::operation> operations_;
 };
 
-// Waits for the oldest answer and looks at it.
+// Waits for the oldest response and checks it.
 template <class Requests>
 task<void> take_answer(Requests& requests, std::uint64_t i) {
   auto& oldest = requests.answers().oldest();
@@ -94,13 +95,13 @@ task<void> take_answer(Requests& requests, std::uint64_t i) {
   requests.answers().pop();
 }
 
-// The closed loop: another one as soon as one is back.
+// The closed loop: starts another request as soon as one completes.
 template <class Requests>
 task<void> as_many_at_once(lane& l, std::uint64_t count) {
   Requests requests(l);
   const std::uint64_t window = l.what.outstanding;
   std::vector<std::uint64_t> made(window);
-  std::vector<std::uint64_t> ended(window);  // of the one before, in its place
+  std::vector<std::uint64_t> ended(window);  // end of the previous request in the same slot
   std::uint64_t sent = 0;
   std::uint64_t done = 0;
   while (done < count) {
@@ -113,7 +114,7 @@ task<void> as_many_at_once(lane& l, std::uint64_t count) {
         requests.make(sent);
       }
     }
-    if (requests.answers().empty()) {  // all are answered, and none is sent for good
+    if (requests.answers().empty()) {  // all are answered, but some sends are incomplete
       co_await requests.finish();
       continue;
     }
@@ -127,12 +128,12 @@ task<void> as_many_at_once(lane& l, std::uint64_t count) {
   co_await requests.finish();
 }
 
-// When the next request is to be made, in ticks.
+// Time of the next request, in ticks.
 class schedule {
  public:
   explicit schedule(lane& l)
       : lane_(l), gap_(1e9 / l.hz / l.ns_per_tick), next_(static_cast<double>(ticks())) {
-    // Evenly among the flows as well.
+    // Distributes the flows evenly, too.
     if (l.what.arrives == arrival::constant) next_ -= gap_ * l.index / l.what.flows;
     advance();
   }
@@ -147,7 +148,8 @@ class schedule {
   double next_;
 };
 
-// The open loop: each at its time, whatever became of those before. Polls, so that none is late.
+// The open loop: makes each request at its time, independent of earlier ones. Polls, so that none
+// is late.
 template <class Requests>
 task<void> at_their_times(lane& l, std::uint64_t count) {
   struct moment {

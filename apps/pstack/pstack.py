@@ -28,7 +28,7 @@ STRIPPED = ("{} has no symbol " + SYMBOL.decode() + ": it is stripped, or not li
             "program as the second argument, or strip with --keep-symbol=" + SYMBOL.decode())
 
 
-# Raised by reading a damaged file, or memory that is no list.
+# Raised while reading a damaged file, or memory that contains no list.
 NONSENSE = (struct.error, ValueError, OverflowError)
 
 

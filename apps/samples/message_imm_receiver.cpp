@@ -1,4 +1,4 @@
-// Receives one message with 32 bits beside it.
+// Receives one message with 32 bits of immediate data.
 #include "skeleton/sample.hpp"
 
 #include <cstdio>
@@ -11,7 +11,7 @@ cordma::task<void> receive(sample::session& s) {
   co_await sample::time_to_receive(s, sender);
   const cordma::Received got = co_await sender.recv(room);
 
-  // What else may come into a receive: a message without an immediate, a write with one.
+  // Other possible completions: a message without an immediate, and a write with one.
   if (got.op != cordma::transport::opcode::recv) sample::fail("that was no message");
   if (!got.has_imm) sample::fail("that came without an immediate");
   sample::check_text(s, "received", sample::text_in(room.bytes().first(got.bytes)));

@@ -1,4 +1,4 @@
-// Sends one message with 32 bits beside it.
+// Sends one message with 32 bits of immediate data.
 #include "skeleton/sample.hpp"
 
 #include <cstdio>
@@ -12,8 +12,8 @@ cordma::task<void> send(sample::session& s) {
 
   cordma::MemoryRegion memory = s.context.allocate(sample::region_bytes).value();
   const cordma::Slice message = sample::put_text(memory, s.given.text);
-  // The immediate takes no room in the message and none in the receive; it is in the order of the
-  // host, whatever the order of the wire.
+  // The immediate takes no space in the message and none in the receive. It is in host byte order
+  // on both sides, independent of the byte order on the wire.
   std::printf("sending: \"%s\", immediate %u\n", s.given.text.c_str(), s.given.immediate);
   co_await receiver.send_imm(message, s.given.immediate);
   co_await sample::peer_closes(receiver);

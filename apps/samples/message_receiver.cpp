@@ -7,7 +7,7 @@ cordma::task<void> receive(sample::session& s) {
   cordma::MemoryRegion room = s.context.allocate(sample::region_bytes).value();
   cordma::Endpoint sender = co_await sample::meet(s);
 
-  // A message goes where the receiver wants it, whole, into one receive.
+  // The receiver chooses the memory; each message completes one receive and is received completely.
   co_await sample::time_to_receive(s, sender);
   const cordma::Received got = co_await sender.recv(room);
   if (got.has_imm) sample::fail("that came with an immediate, and was to come without");

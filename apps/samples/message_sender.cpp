@@ -6,7 +6,8 @@
 namespace {
 
 cordma::task<void> send(sample::session& s) {
-  // A message that comes before its receive waits for it, or gives up: rnr_retry decides.
+  // If a message arrives before its receive is posted, rnr_retry decides whether it is retried or
+  // fails.
   cordma::endpoint_options terms;
   terms.rnr_retry = s.given.rnr_retry;
   cordma::Endpoint receiver = co_await sample::meet(s, terms);
@@ -16,8 +17,8 @@ cordma::task<void> send(sample::session& s) {
   std::printf("sending: \"%s\"\n", s.given.text.c_str());
   co_await receiver.send(message);
 
-  // Now the memory is free again. That the message has arrived, and was right, the receiver says by
-  // closing.
+  // The memory can be reused now. The receiver confirms the arrival of the correct message by
+  // closing the connection.
   co_await sample::peer_closes(receiver);
 }
 

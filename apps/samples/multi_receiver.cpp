@@ -8,7 +8,7 @@
 
 namespace {
 
-// What came over all connections.
+// Messages received over all connections.
 struct inbox {
   std::set<std::string> texts;
   std::set<std::uint32_t> immediates;
@@ -19,7 +19,7 @@ cordma::task<void> receive_one(cordma::Endpoint& sender, cordma::Slice room, inb
   const std::string text = sample::text_in(room.bytes().first(got.bytes));
   std::printf("received: \"%s\", immediate %u\n", text.c_str(), got.imm);
   if (!got.has_imm) sample::fail("that came without an immediate");
-  // One thread runs all of these coroutines: nothing is locked.
+  // One thread runs all of these coroutines, so no lock is needed.
   if (!all.texts.insert(text).second) sample::fail("that text has come before");
   if (!all.immediates.insert(got.imm).second) sample::fail("that immediate has come before");
   co_await sender.close();

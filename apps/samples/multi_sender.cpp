@@ -1,4 +1,4 @@
-// Sends to many receivers at once, to each its own message.
+// Sends a different message to each of many receivers at once.
 #include "skeleton/sample.hpp"
 
 #include <cordma/runtime/when_all.hpp>
@@ -14,11 +14,11 @@ cordma::task<void> send_one(cordma::Endpoint& receiver, cordma::Slice message,
 }
 
 cordma::task<void> send(sample::session& s) {
-  // However they came about, connections are all the same from here on.
+  // From here on, all connections are alike, however they were established.
   std::vector<cordma::Endpoint> receivers = co_await sample::meet_all(s);
   const std::size_t count = receivers.size();
 
-  // One region for all: registering is dear, slicing is not.
+  // One region for all messages: registration is expensive, slicing is cheap.
   cordma::MemoryRegion memory = s.context.allocate(count * sample::region_bytes).value();
   std::vector<cordma::task<void>> sends;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -26,7 +26,7 @@ cordma::task<void> send(sample::session& s) {
     const cordma::Slice message = sample::put_text(room, s.given.text + " to " + std::to_string(i));
     sends.push_back(send_one(receivers[i], message, s.given.immediate + i));
   }
-  co_await cordma::when_all(std::move(sends));  // the first that fails ends the others
+  co_await cordma::when_all(std::move(sends));  // the first failure cancels the others
   std::printf("sent: %zu messages over %zu connections\n", count, count);
 }
 

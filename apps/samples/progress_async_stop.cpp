@@ -1,4 +1,4 @@
-// Stopping while operations are in flight: each of them ends, and says how.
+// Stops while operations are in flight: each of them completes, and reports its result.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -23,7 +23,7 @@ cordma::task<void> receive(cordma::Endpoint* from, cordma::Slice room, tally* t)
   if (got.ok()) {
     if (++t->done == stop_after) t->time_to_stop.set();
   } else if (got.code() == cordma::errc::flushed) {
-    ++t->flushed;  // never carried out: its room is untouched, and this program's again
+    ++t->flushed;  // not executed: its buffer is unchanged and belongs to this program again
   } else {
     cordma::throw_error(got.why());
   }
@@ -38,7 +38,8 @@ cordma::task<void> stop_midway(sample::loopback* connection, const sample::block
   }
   for (std::size_t i = 0; i < stop_after; ++i) co_await connection->near.send(work->source(i));
 
-  // close() is awaited like everything else; here it is started, and the receives end meanwhile.
+  // close() can be awaited like any operation; here it is only started, and the receives complete
+  // meanwhile.
   co_await t.time_to_stop.wait();
   cordma::state_operation closing = connection->far.close().start();
   co_await receives.join();

@@ -1,4 +1,5 @@
-// One operation of many fails: the connection ends, and every coroutine that waits is resumed once.
+// One of many operations fails: the connection is closed, and every waiting coroutine resumes
+// exactly once.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -8,8 +9,7 @@
 
 namespace {
 
-constexpr std::size_t operations =
-    255;  // more than a send queue holds: some have not been posted yet
+constexpr std::size_t operations = 255;  // more than a send queue holds: some are not posted yet
 constexpr std::size_t bad = 100;
 
 struct tally {
@@ -25,7 +25,8 @@ cordma::task<void> write(cordma::Endpoint* over, cordma::RemoteSlice to, cordma:
   if (outcome.ok()) {
     ++t->done;
   } else if (outcome.code() == cordma::errc::flushed) {
-    ++t->flushed;  // innocent: outcome.why().first_cause() is what ended the connection
+    // not the cause itself: outcome.why().first_cause() states why the connection was closed
+    ++t->flushed;
   } else {
     t->failed.push_back(outcome.why());
   }
@@ -45,7 +46,7 @@ cordma::task<void> write_all(cordma::Endpoint* over, const sample::blocks* work,
 void fail_one(sample::session& s) {
   sample::loopback connection = sample::connect_to_itself(s.worker);
   const sample::blocks work(s.context, operations);
-  // May be read by others, and is not to be written to.
+  // Grants remote reads, but no remote writes.
   cordma::MemoryRegion guarded =
       s.context.allocate(sample::blocks::block_bytes, cordma::access::remote_read).value();
   const cordma::RemoteMemory forbidden =

@@ -1,4 +1,4 @@
-// A program with a loop of its own that sleeps: in poll(2), beside whatever else it waits for.
+// A program with a separate loop that sleeps in poll(2), together with its other descriptors.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -23,15 +23,15 @@ void sleep_in_poll(sample::session& s) {
   cordma::reactor& loop = s.worker.loop();
   std::uint64_t sleeps = 0;
   while (!receives.back().done()) {
-    // First all there is to do. Then ask to be woken: prepare_wait() looks once more, so that nothing
-    // slips in between the last look and the sleep.
+    // Runs until nothing is left to do, then prepares to sleep. prepare_wait() checks once more, so
+    // that no event between the last check and the sleep is missed.
     if (loop.turn()) continue;
     if (loop.prepare_wait() == cordma::arm_state::busy) continue;
     pollfd wake{.fd = loop.fd(), .events = POLLIN, .revents = 0};
     const bool woken = ::poll(&wake, 1, pause_ms) > 0;
     loop.finish_wait();
     ++sleeps;
-    // This loop's own business: whenever it has slept its time, it sends one message to itself.
+    // Other work of this loop: after each sleep without an event it sends one message to itself.
     const std::size_t next = sends.size();
     if (woken || next == operations) continue;
     sends.push_back(connection.near.send(work.source(next)).start());

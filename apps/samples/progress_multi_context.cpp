@@ -1,4 +1,5 @@
-// Several Contexts, one loop: programs that keep devices or tenants apart still run on one thread.
+// Several Contexts on one loop: a program that separates devices or tenants still runs on one
+// thread.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -10,9 +11,9 @@
 namespace {
 
 constexpr std::size_t contexts = 4;
-constexpr std::size_t operations = 16;  // over all of them
+constexpr std::size_t operations = 16;  // in total
 
-// Memory belongs to its Context; so do the Worker's endpoints. The reactor is shared.
+// Memory belongs to its Context, and so do the Worker's endpoints. The reactor is shared.
 struct part {
   part(const cordma::context_options& how, cordma::reactor& loop)
       : context(how),

@@ -1,4 +1,4 @@
-// A program with a loop of its own: it starts operations, polls, and looks which are done.
+// A program with a separate loop: it starts operations, polls, and checks which are done.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -12,14 +12,15 @@ void poll(sample::session& s) {
   sample::loopback connection = sample::connect_to_itself(s.worker);
   const sample::blocks work(s.context, operations);
 
-  // An operation is an object. Started, it is on its way, whether or not a coroutine awaits it.
+  // An operation is an object. Once started it makes progress, whether or not a coroutine awaits
+  // it.
   std::vector<cordma::send_operation> writes;
   for (std::size_t i = 0; i < operations; ++i) {
     writes.push_back(connection.near.write(work.target(i), work.source(i)).start());
   }
   cordma::send_operation visible = connection.near.flush().start();
 
-  // poll() never waits. What else the program has to do would stand in this loop as well.
+  // poll() never blocks. A real program would do its other work in this loop.
   std::uint64_t polls = 0;
   while (!visible.done()) {
     s.worker.poll().value();

@@ -1,4 +1,5 @@
-// A program that only reacts: to a change of state it starts work, to the end of the work it closes.
+// A program that only reacts: a change of state starts its work, and the end of the work closes the
+// connection.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -22,7 +23,7 @@ struct service {
   std::size_t done = 0;
 };
 
-// The end of the last one closes.
+// The last write to complete closes the connection.
 cordma::task<void> write(service* all, std::size_t i) {
   co_await all->near.write(all->work.target(i), all->work.source(i));
   if (++all->done < operations) co_return;
@@ -44,7 +45,7 @@ cordma::task<void> react(cordma::scope& reactions, service* all) {
 
 cordma::task<void> serve(sample::session& s) {
   service all(s);
-  // The first push. What happens from here on, events decide.
+  // Starts the connection. From here on everything happens in response to events.
   sample::connect(all.near, all.far);
   co_await cordma::in_scope(react, &all);
 

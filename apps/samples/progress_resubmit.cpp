@@ -1,4 +1,4 @@
-// A few operations, used again and again: what a loop needs for as much data as there is.
+// Reuses a few operations: enough for a loop over any amount of data.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -16,8 +16,8 @@ struct tally {
   std::size_t buffers = 0;
 };
 
-// Every fourth buffer. The operation is made once, with all that does not change: the endpoint, and
-// the remote memory. again() gives it the next buffer, and makes it as if new.
+// Reads every fourth buffer. The operation is created once, with its constant parameters: the
+// endpoint and the remote memory. again() sets the next buffer and resets the operation.
 cordma::task<void> read_some(cordma::Endpoint* over, cordma::RemoteSlice from,
                              const sample::blocks* work, std::size_t first, tally* t) {
   cordma::send_operation read = over->read(from, work->room(first));

@@ -1,4 +1,4 @@
-// One callback for every operation, whether it went well or not: for programs without coroutines.
+// One callback for every operation, after success and failure: for programs without coroutines.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -7,7 +7,7 @@
 namespace {
 
 constexpr std::size_t operations = 16;
-constexpr std::size_t bad = 11;  // this one lacks a byte
+constexpr std::size_t bad = 11;  // the index of a write with a buffer that is one byte short
 
 struct tally {
   std::size_t good = 0;

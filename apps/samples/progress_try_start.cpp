@@ -1,4 +1,4 @@
-// start() checks: what cannot be carried out is refused at once, and harms nothing.
+// start() validates: an invalid operation fails immediately and has no other effect.
 #include "skeleton/loopback.hpp"
 #include "skeleton/sample.hpp"
 
@@ -7,7 +7,7 @@
 namespace {
 
 cordma::task<void> try_both(cordma::Endpoint* over, const sample::blocks* work) {
-  // One byte less here than there.
+  // The local buffer is one byte shorter than the remote one.
   const cordma::Slice short_one = work->source(0).first(sample::blocks::block_bytes - 1);
   cordma::send_operation wrong = over->write(work->target(0), short_one);
   wrong.start();
@@ -16,7 +16,7 @@ cordma::task<void> try_both(cordma::Endpoint* over, const sample::blocks* work) 
   if (refused.code() != cordma::errc::invalid_value) sample::fail("it should have been refused");
   std::printf("refused: %s\n", refused.why().describe().c_str());
 
-  // Nothing of it went out, and the connection is as it was.
+  // Nothing was sent, and the connection is unchanged.
   std::printf("posted so far: %llu\n", static_cast<unsigned long long>(over->counters().sends));
   if (over->counters().sends != 0) sample::fail("it was posted all the same");
   cordma::send_operation right = over->write(work->target(0), work->source(0));

@@ -1,20 +1,20 @@
-// Reads memory of another process, whose program takes no part in it.
+// Reads memory of another process, without any action of its program.
 #include "skeleton/sample.hpp"
 
 namespace {
 
 cordma::task<void> read(sample::session& s) {
   cordma::Endpoint responder = co_await sample::meet(s);
-  // A blob describes the memory and carries the right to use it. It came with the connection, and is
-  // checked when it is imported.
+  // A blob describes the memory and grants access to it. It arrived with the connection, and
+  // import() validates it.
   const cordma::RemoteMemory theirs = cordma::RemoteMemory::import(s.borrowed).value();
 
-  // Where it lands needs no right for others: it is not exported.
+  // The local buffer needs no remote access rights, because it is not exported.
   cordma::MemoryRegion mine = s.context.allocate(theirs.size()).value();
   co_await responder.read(theirs, mine);
   sample::check_text(s, "read", sample::text_in(mine.bytes()));
 
-  // The responder cannot know that anything was read, unless it is told: here, by closing.
+  // The responder is not notified of reads. Closing the connection signals that all reads are done.
   co_await responder.close();
 }
 

@@ -1,20 +1,21 @@
-// Lends memory to be read. Its program does nothing while that happens.
+// Exports memory for remote reads. Its program does nothing during the reads.
 #include "skeleton/sample.hpp"
 
 namespace {
 
 cordma::task<void> lend(sample::session& s) {
-  // remote_read is granted on the memory, and on the connection: both are needed.
+  // remote_read must be granted on the memory and on the connection.
   const sample::grants granted = sample::grant(s, cordma::access::remote_read);
   cordma::MemoryRegion memory = s.context.allocate(sample::region_bytes, granted.memory).value();
   sample::put_text(memory, s.given.text);
 
-  // Whoever has the blob can use the memory: it goes to the one peer that connects, and nowhere else.
+  // Any program that has the blob can access the memory, so it is sent only to the peer that
+  // connects.
   s.lent = memory.export_blob().value();
   cordma::Endpoint requester = co_await sample::meet(s, granted.connection);
 
-  // No operation, no completion: memory that is read tells nobody. The memory has to stay until the
-  // requester has closed.
+  // A remote read has no completion here, and the program is not notified. The memory must remain
+  // valid until the requester has closed the connection.
   co_await sample::peer_closes(requester);
 }
 

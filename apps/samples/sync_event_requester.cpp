@@ -1,4 +1,5 @@
-// Uses another process's counter over a connection: sets it, reads it until it was answered, sets it again.
+// Uses another process's counter over a connection: sets it, reads it until it changes, sets it
+// again.
 #include "skeleton/sample.hpp"
 
 #include <cinttypes>
@@ -16,7 +17,7 @@ cordma::task<void> ask(sample::session& s) {
   counter.start(responder).value();
   co_await counter.set(request);
 
-  // Nobody tells a requester: it looks, as often as it likes.
+  // A requester is not notified: it polls as often as it needs.
   std::uint64_t seen = request;
   while (seen == request) seen = co_await counter.get();
   std::printf("answered: 0x%" PRIX64 "\n", seen);

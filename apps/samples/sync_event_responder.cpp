@@ -1,4 +1,4 @@
-// Waits for a counter that a peer sets over a connection; sets it itself, and waits again.
+// Waits for a counter that a peer sets over a connection, sets the counter itself, and waits again.
 #include "skeleton/sample.hpp"
 
 #include <cordma/runtime/when_any.hpp>
@@ -36,7 +36,7 @@ cordma::task<void> lend(sample::session& s) {
   if (granted.connection.remote_access != cordma::access::remote_write) terms = granted.connection;
   cordma::Endpoint requester = co_await sample::meet(s, terms);
 
-  // What the requester changes comes with a notice, for which somebody has to listen.
+  // The requester's changes arrive with a notification, which listen() receives.
   const auto first = co_await cordma::when_any(converse(&counter), counter.listen(requester));
   if (first.index != 0) sample::fail("the requester left before it had said goodbye");
   co_await requester.close();

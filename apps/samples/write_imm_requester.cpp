@@ -1,10 +1,10 @@
-// Writes into memory of another process, and notifies it in the same operation.
+// Writes to the memory of another process and notifies it in the same operation.
 #include "skeleton/sample.hpp"
 
 namespace {
 
 cordma::task<void> write(sample::session& s) {
-  // How often it is offered to a responder that has posted no receive is a matter of the connection.
+  // The number of retries while the responder has posted no receive is an option of the connection.
   cordma::endpoint_options terms;
   terms.rnr_retry = s.given.rnr_retry;
   cordma::Endpoint responder = co_await sample::meet(s, terms);

@@ -1,4 +1,4 @@
-// Lends memory to be written to; a receive tells when, and 32 bits of what.
+// Exports memory for remote writes; a receive reports each write, with 32 bits of immediate data.
 #include "skeleton/sample.hpp"
 
 #include <cstdio>
@@ -11,11 +11,11 @@ cordma::task<void> lend(sample::session& s) {
   s.lent = memory.export_blob().value();
   cordma::Endpoint requester = co_await sample::meet(s, granted.connection);
 
-  // The notification consumes a receive, whose own memory stays untouched: it needs none.
+  // The notification consumes a receive but leaves its buffer unchanged, so it needs no buffer.
   co_await sample::time_to_receive(s, requester);
   const cordma::Received got = co_await requester.recv(cordma::Slice());
 
-  // A message would have consumed the receive as well. What it was, the opcode tells.
+  // A message would also have consumed the receive. The opcode distinguishes them.
   if (got.op != cordma::transport::opcode::recv_write_imm) sample::fail("that was no write");
   const std::string text = sample::text_in(memory.bytes());
   sample::check_text(s, "written", text);

@@ -1,4 +1,4 @@
-// Writes into memory of another process, and says when it is done.
+// Writes to the memory of another process, and notifies it afterwards.
 #include "skeleton/sample.hpp"
 
 #include <cstdio>
@@ -14,8 +14,8 @@ cordma::task<void> write(sample::session& s) {
   const cordma::RemoteSlice place = theirs.slice(0, text.size()).value();
   co_await responder.write(place, text);
 
-  // The write being done means that `mine` is free again. After flush() the responder's program sees
-  // the text too; but nothing tells it so, except a message, or somebody.
+  // Completion of the write means that `mine` can be reused. After flush() the text is also visible
+  // to the responder's program, but the program is not notified: this takes a message, or a person.
   co_await responder.flush();
   std::printf("written: \"%s\"\n", s.given.text.c_str());
   if (s.given.done == "message") {

@@ -1,4 +1,4 @@
-// Lends memory to be written to, and looks at it once it is told that it may.
+// Exports memory for remote writes, and reads it when it is notified.
 #include "skeleton/sample.hpp"
 
 #include <cordma/runtime/sleep.hpp>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// Standard input may be anything, a file too, so it is asked now and then; the loop goes on meanwhile.
+// Standard input may be anything, even a file, so it is polled at intervals while the loop runs.
 cordma::task<void> enter(cordma::Endpoint& requester) {
   for (char key = 0; key != '\n';) {
     pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -33,11 +33,12 @@ cordma::task<void> lend(sample::session& s) {
   s.lent = memory.export_blob().value();
   cordma::Endpoint requester = co_await sample::meet(s, granted.connection);
 
-  // What is there now may be nothing, a part, or all of it: a write into memory notifies nobody.
+  // The memory may contain nothing, a part of the text, or all of it: a write does not notify this
+  // side.
   std::printf("so far, not to be trusted: \"%s\"\n", sample::text_in(memory.bytes()).c_str());
   std::fflush(stdout);
   if (s.given.done == "message") {
-    co_await requester.recv(cordma::Slice());  // an empty one will do
+    co_await requester.recv(cordma::Slice());  // the message is empty
   } else {
     co_await enter(requester);
   }

@@ -1,4 +1,4 @@
-// What the programs have in common in reading their command lines.
+// Common parts of the programs' command line parsing.
 #pragma once
 
 #include "standard_output.hpp"
@@ -18,8 +18,7 @@
 
 namespace support {
 
-// The code to end with, where there is nothing more to do: 0 after --help, 2 after a sentence that
-// says what is wrong.
+// Returns the exit code if there is nothing more to do: 0 after --help, 2 after an error message.
 [[nodiscard]] inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
@@ -31,8 +30,9 @@ namespace support {
   return std::nullopt;
 }
 
-// The token in the first line of `file`. If `file` is empty: the value of the environment variable, which is unset, as
-// it is no setting of the library. Throws std::invalid_argument.
+// Returns the token in the first line of `file`. If `file` is empty, returns the value of the
+// environment variable and unsets it, because it is no setting of the library. Throws
+// std::invalid_argument.
 [[nodiscard]] inline std::string read_token(const std::string& file, const char* variable) {
   if (file.empty()) {
     const char* const told = std::getenv(variable);

@@ -1,4 +1,4 @@
-// Under which conditions figures were taken: without them nobody can compare.
+// Conditions of a measurement: without them results cannot be compared.
 #pragma once
 
 #include "ticks.hpp"
@@ -19,22 +19,22 @@ namespace support {
 
 struct conditions {
   std::string host;
-  std::string cpu;    // its model; empty where the kernel does not say
-  unsigned cpus = 0;  // this process may use
+  std::string cpu;    // its model; empty if the kernel does not report it
+  unsigned cpus = 0;  // number that this process may use
   bool is_virtual = false;
-  std::string governor;       // of the first CPU's frequency; empty where there is none to choose
-  std::string clock;          // what latencies are read from
-  bool clock_steady = false;  // of constant pace, as far as the kernel says
+  std::string governor;       // of the first CPU's frequency; empty if there is none
+  std::string clock;          // the source of latency timestamps
+  bool clock_steady = false;  // constant rate, according to the kernel
   double clock_overhead_ns = 0;
-  double load = 0;  // of the last minute, when the program began
+  double load = 0;  // average of the last minute, at the start of the program
   std::string kernel;
   std::string machine;
-  std::string date;  // when the program began, UTC, 2026-11-21T18:30:00Z
+  std::string date;  // start of the program, UTC, 2026-11-21T18:30:00Z
 };
 
 namespace detail {
 
-// Of the first processor: "model name : ..." on x86, "Model : ..." on some others.
+// Fields of the first processor: "model name : ..." on x86, "Model : ..." on some others.
 inline void read_cpuinfo(conditions& c) {
   std::ifstream in("/proc/cpuinfo");
   bool steady = true;
@@ -72,7 +72,7 @@ inline void measure_clock(conditions& c) {
   const instant from = now();
   for (int i = 0; i < readings; ++i) sum += ticks();
   const instant to = now();
-  // `sum` is looked at, so that the readings are not optimised away.
+  // `sum` is used, so that the readings are not optimised away.
   c.clock_overhead_ns = sum == 0 ? 0 : static_cast<double>(to.ns - from.ns) / readings;
 }
 
@@ -87,7 +87,7 @@ inline std::string utc_now() {
 
 }  // namespace detail
 
-// Of this machine, now. Before anything is pinned.
+// Conditions of this machine now. Call it before anything is pinned.
 [[nodiscard]] inline conditions take_conditions() {
   conditions c;
   utsname u{};
@@ -102,7 +102,7 @@ inline std::string utc_now() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) == 0) {
     c.cpus = static_cast<unsigned>(CPU_COUNT(&set));
-  } else {  // more of them than the set has room for
+  } else {  // more than the set can represent
     c.cpus = static_cast<unsigned>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 0L));
   }
   c.date = detail::utc_now();

@@ -1,4 +1,4 @@
-// What was odd about the environment of a program.
+// Warnings about the environment of a program.
 #pragma once
 
 #include <cordma/net/context.hpp>
@@ -10,8 +10,8 @@
 
 namespace support {
 
-// A mistyped CORDMA_ variable is no error, but nobody wants to look for it long. Said once, however
-// many contexts a program makes.
+// A mistyped CORDMA_ variable is no error, but is hard to find without a note. Printed once, for
+// any number of contexts.
 inline void say_what_is_odd(const char* program, const cordma::Context& context) {
   static bool said = false;
   if (std::exchange(said, true)) return;
@@ -20,7 +20,7 @@ inline void say_what_is_odd(const char* program, const cordma::Context& context)
   }
 }
 
-// Local clients may reach another service on such a transport, or none.
+// Without this transport, local clients may reach a different service, or none.
 inline void say_what_is_missing(const char* program, const cordma::Listener& listener) {
   for (const auto& [kind, why] : listener.missing()) {
     std::fprintf(stderr, "%s: note: not listening over %s: %s\n", program, name(kind).data(),

@@ -1,4 +1,4 @@
-// All samples of a run at three significant digits.
+// All samples of a run, with three significant digits.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace support {
 
-// Log-linear: exact below 2048, within 1/1024 above; of times in cycles of a GHz or more, from less
-// than 1 ns to more than 100 s. Recording never allocates. Bound to one thread.
+// Log-linear: exact below 2048, within 1/1024 above. For times in cycles of 1 GHz or more, this
+// covers less than 1 ns to more than 100 s. Recording never allocates. Bound to one thread.
 class histogram {
  public:
   histogram() : counts_(index_of(largest) + 1) {}
@@ -55,9 +55,9 @@ class histogram {
     const double variance = squares_ / static_cast<double>(count_) - mean() * mean();
     return variance > 0 ? std::sqrt(variance) : 0;
   }
-  // The value that `share` (0 ... 1) of all samples do not exceed. Clocks may advance in steps of several
-  // ticks, and many samples share a value: those are taken as spread evenly around it, as far as
-  // half a step.
+  // The value that `share` (0 ... 1) of all samples do not exceed. Clocks may advance in steps of
+  // several ticks, so that many samples have the same value: these are treated as spread evenly
+  // around it, within half a step.
   [[nodiscard]] double at(double share) const noexcept {
     if (share >= 1) return static_cast<double>(max_);
     const double wanted = share * static_cast<double>(count_);
@@ -74,13 +74,13 @@ class histogram {
     }
     return static_cast<double>(max_);
   }
-  // How many samples lie beyond at(share): what a percentile rests on.
+  // Number of samples beyond at(share): the basis of a percentile.
   [[nodiscard]] std::uint64_t beyond(double share) const noexcept {
     return count_ -
            static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(count_) - 1e-9));
   }
   // Shares and their values: from 0 up, in ten steps to 1/2, ten more to 3/4, and so on while there
-  // are samples beyond; then 1 and the largest.
+  // are samples beyond; then 1 and the maximum.
   [[nodiscard]] std::vector<std::pair<double, double>> curve() const {
     constexpr int steps = 10;
     std::vector<std::pair<double, double>> points;
@@ -98,8 +98,7 @@ class histogram {
  private:
   static constexpr std::uint64_t largest = std::uint64_t{1} << 42;
   static constexpr unsigned octave_bits = 10;
-  static constexpr std::size_t exact = std::size_t{2}
-                                       << octave_bits;  // below this each has its own
+  static constexpr std::size_t exact = std::size_t{2} << octave_bits;  // limit of exact counters
 
   [[nodiscard]] static std::size_t index_of(std::uint64_t value) noexcept {
     const auto width = static_cast<unsigned>(std::bit_width(value));
@@ -117,8 +116,8 @@ class histogram {
     return static_cast<double>(std::uint64_t{1} << ((index >> octave_bits) - 1));
   }
 
-  // Of the clock, in its ticks: what all short samples are multiples of. One, unless there are enough
-  // different ones to tell.
+  // Step of the clock, in ticks: the common divisor of all short samples; 1 if there are too few
+  // different samples.
   [[nodiscard]] double step() const noexcept {
     constexpr int enough = 16;
     std::size_t common = 0;

@@ -7,7 +7,7 @@
 namespace support {
 namespace {
 
-// No interrupts for the kernel's work of this thread: enter() asks for it.
+// Without interrupts for the kernel's work of this thread; enter() triggers it.
 constexpr unsigned in_passing =
     IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_SUBMIT_ALL;
 constexpr unsigned when_asked = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
@@ -26,7 +26,7 @@ int io_ring::open(unsigned entries, work w, unsigned completions) noexcept {
     p.flags = flags | IORING_SETUP_CLAMP | (completions != 0 ? IORING_SETUP_CQSIZE : 0U);
     p.cq_entries = completions;
     outcome = ::io_uring_queue_init_params(entries, &ring_, &p);
-    // Linux before 5.19 knows none of the flags of in_passing and works without them.
+    // Linux before 5.19 supports none of the flags of in_passing and works without them.
     if (outcome != -EINVAL || w == work::when_asked) break;
   }
   if (outcome < 0) return -outcome;

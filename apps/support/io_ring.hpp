@@ -1,4 +1,4 @@
-// io_ring: an io_uring: its setup, its entries and its completions, for every driver in apps/.
+// io_ring: setup, entries and completions of an io_uring, for all programs in apps/.
 #pragma once
 
 #include <cordma/runtime/result.hpp>
@@ -24,28 +24,29 @@ class io_ring {
   io_ring(const io_ring&) = delete;
   io_ring& operator=(const io_ring&) = delete;
 
-  // `entries`: room in the submission queue; the kernel may grant fewer. `completions`: room in the completion queue;
-  // 0: twice the entries. Returns 0, or an errno: then it is not open. REQUIRES that it is not open.
+  // `entries`: capacity of the submission queue; the kernel may grant fewer. `completions`:
+  // capacity of the completion queue; 0: twice the entries. Returns 0, or an errno if it could not
+  // be opened. REQUIRES that it is not open.
   [[nodiscard]] int open(unsigned entries, work w, unsigned completions = 0) noexcept;
   [[nodiscard]] bool is_open() const noexcept { return entries_ != 0; }
-  // Afterwards the kernel uses no memory of any operation.
+  // On return the kernel uses no memory of any operation.
   void close() noexcept;
   [[nodiscard]] unsigned entries() const noexcept { return entries_; }
   // For registering buffers and the ring itself.
   [[nodiscard]] io_uring& kernel() noexcept { return ring_; }
   [[nodiscard]] int wait_fd() const noexcept { return ring_.ring_fd; }
 
-  // For the next operation; null: no room until enter().
+  // An entry for the next operation; null: no free entry until enter().
   [[nodiscard]] io_uring_sqe* entry() noexcept { return ::io_uring_get_sqe(&ring_); }
   [[nodiscard]] bool has_entries() const noexcept { return ::io_uring_sq_ready(&ring_) != 0; }
   [[nodiscard]] bool has_completions() const noexcept { return ::io_uring_cq_ready(&ring_) != 0; }
-  // Entries wait, or the kernel has work that enter() runs.
+  // True if entries wait, or if the kernel has work that enter() runs.
   [[nodiscard]] bool worth_asking() const noexcept {
     return has_entries() || (IO_URING_READ_ONCE(*ring_.sq.kflags) &
                              (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0;
   }
-  // Hands the entries over and sleeps until `wait_for` completions exist. False: the kernel is short of memory or busy;
-  // the entries that it did not take stay for the next call.
+  // Submits the entries and sleeps until `wait_for` completions exist. False: the kernel is short
+  // of memory or busy; entries that it did not accept stay for the next call.
   bool enter(unsigned wait_for) noexcept;
 
   // Calls `each` with the completions that exist now, in order; `each` may use entry(). Returns their number.

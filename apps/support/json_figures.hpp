@@ -1,4 +1,5 @@
-// Figures and their conditions as JSON. For sources that write JSON: nlohmann-json is slow to compile.
+// Results and their conditions as JSON. Only for sources that write JSON, because nlohmann-json is
+// slow to compile.
 #pragma once
 
 #include "conditions.hpp"

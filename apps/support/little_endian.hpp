@@ -1,4 +1,4 @@
-// Little-endian integers and texts with their lengths, for the messages and frames of a protocol.
+// Little-endian integers and length-prefixed texts, for the messages and frames of a protocol.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -13,7 +13,7 @@
 
 namespace support {
 
-// Writer has bytes(span), which appends them.
+// REQUIRES that Writer has bytes(span), which appends them.
 template <class Writer>
 class byte_writer {
  public:
@@ -21,12 +21,12 @@ class byte_writer {
   Writer& u16(std::uint16_t value) { return number(value, 2); }
   Writer& u32(std::uint32_t value) { return number(value, 4); }
   Writer& u64(std::uint64_t value) { return number(value, 8); }
-  // A u16 before it. REQUIRES at most 65,535 bytes.
+  // Preceded by its length as u16. REQUIRES at most 65,535 bytes.
   Writer& text(std::string_view value) {
     CORDMA_REQUIRE_OP(value.size(), <=, std::size_t{std::numeric_limits<std::uint16_t>::max()});
     return u16(static_cast<std::uint16_t>(value.size())).bytes(std::as_bytes(std::span(value)));
   }
-  // A u32 before it.
+  // Preceded by its length as u32.
   Writer& long_text(std::string_view value) {
     return u32(static_cast<std::uint32_t>(value.size())).bytes(std::as_bytes(std::span(value)));
   }
@@ -39,7 +39,7 @@ class byte_writer {
   }
 };
 
-// Takes from the front. Reader has too_short(), which throws.
+// Reads from the front. REQUIRES that Reader has too_short(), which throws.
 template <class Reader>
 class byte_reader {
  public:

@@ -1,4 +1,4 @@
-// Which process has a file locked.
+// Finds the process that has locked a file.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace support {
 
-// The process that holds a flock(2) on `file`: "1234", from a line of /proc/locks: "7: FLOCK ADVISORY WRITE 1234
-// 08:01:5678 0 EOF". Empty: unknown, as for processes of another container and for file systems whose devices have other
-// numbers there.
+// The process that holds a flock(2) on `file`: "1234", from a line of /proc/locks: "7: FLOCK
+// ADVISORY WRITE 1234 08:01:5678 0 EOF". Empty: unknown, as for processes of another container, and
+// for file systems with different device numbers in that file.
 [[nodiscard]] inline std::string lock_holder(const struct stat& file) {
   std::array<char, 64> place{};
   std::snprintf(place.data(), place.size(), "%02x:%02x:%llu", major(file.st_dev),

@@ -1,4 +1,4 @@
-// A window of started operations: posted in order, awaited in order, without a coroutine for each.
+// A window of started operations, posted and awaited in order, without a coroutine for each.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -10,8 +10,8 @@
 
 namespace support {
 
-// Room for `capacity` operations, allocated once. Destroying it destroys those in flight, each by
-// its own contract. Bound to one thread.
+// Holds up to `capacity` operations in memory that is allocated once. The destructor destroys
+// operations in flight, with the effect that each documents. Bound to one thread.
 template <class Operation>
 class op_ring {
  public:
@@ -25,13 +25,14 @@ class op_ring {
 
   [[nodiscard]] bool full() const noexcept { return live_ == capacity_; }
   [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
-  // `make()` returns the operation, which is built in its place and started there.
+  // `make()` returns the operation, which is constructed in its slot and started there.
   template <class Make>
   void start(Make make) {
     prepare(make);
     start_newest();
   }
-  // The two halves of start(): what is built while there is time starts at once when it has to.
+  // The two halves of start(): an operation prepared during idle time can be started immediately
+  // later.
   template <class Make>
   void prepare(Make make) {
     CORDMA_REQUIRE(!full());
@@ -40,11 +41,12 @@ class op_ring {
     ++live_;
   }
   void start_newest() { newest_->start(); }
-  // REQUIRES !empty(). Await it by a name of its own: GCC 12 would copy what a call returns.
+  // REQUIRES !empty(). Bind the result to a name before awaiting it: GCC 12 would copy the result
+  // of the call.
   [[nodiscard]] Operation& oldest() noexcept {
     return *std::launder(reinterpret_cast<Operation*>(cells_[oldest_].bytes));
   }
-  // Forgets the oldest. REQUIRES !empty().
+  // Destroys the oldest operation. REQUIRES !empty().
   void pop() noexcept {
     CORDMA_REQUIRE(live_ != 0);
     oldest().~Operation();

@@ -1,4 +1,4 @@
-// How many files a program may have open at once.
+// Limits of open files.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,11 @@
 
 namespace support {
 
-// Has the kernel's table of this process reach to `files` descriptors, as far as they may be, and to 65536 at most (8 bytes
-// each): while it has one thread.
-// The kernel doubles the table as it is needed, and where there are several threads it stops the one that opens until
-// none can be reading the old one (synchronize_rcu() in expand_fdtable(), fs/file.c): some 10 ms at each step.
+// Extends the kernel's descriptor table of this process to `files` descriptors, within the limit,
+// and to 65536 at most (8 bytes each). Call it while the process has one thread: the kernel doubles
+// the table as needed, and with several threads it blocks the opening thread until none can be
+// reading the old table (synchronize_rcu() in expand_fdtable(), fs/file.c), for some 10 ms at each
+// step.
 inline void widen_descriptor_table(rlim_t files) noexcept {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -22,10 +23,10 @@ inline void widen_descriptor_table(rlim_t files) noexcept {
   if (far >= 0) ::close(far);
 }
 
-// Systems start programs with a low limit (1024), for the sake of those that use select(); what is meant is the hard
-// one. Where it cannot be had, the limit stays. Before there are threads.
+// Raises the soft limit, which is usually low (1024) for programs that use select(), to the hard
+// limit. On failure the limit is unchanged. Call it before there are threads.
 inline void raise_open_file_limit() noexcept {
-  constexpr rlim_t at_once = 4096;  // but for daemons with many clients
+  constexpr rlim_t at_once = 4096;  // enough except for daemons with many clients
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;

@@ -1,4 +1,4 @@
-// Text of others, for people.
+// Makes untrusted text printable.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline void append_escape(std::string& to, unsigned char byte) {
   to += digits[byte & 15];
 }
 
-// What a terminal, or a log, can take of it: control bytes as "\x1b". UTF-8 stays.
+// Appends `text` for a terminal or a log: control bytes as "\x1b", UTF-8 unchanged.
 inline void append_printable(std::string& to, std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

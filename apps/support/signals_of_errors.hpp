@@ -1,11 +1,12 @@
-// Signals that end a program where a call would have said what is wrong.
+// Signals that end a program instead of letting a call fail.
 #pragma once
 
 #include <csignal>
 
 namespace support {
 
-// Who reads has gone (EPIPE); a file longer than RLIMIT_FSIZE allows (EFBIG): errors like any other.
+// A closed reader (EPIPE), and a file above RLIMIT_FSIZE (EFBIG), become ordinary errors of the
+// call.
 inline void ignore_signals_of_errors() noexcept {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

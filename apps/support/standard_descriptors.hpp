@@ -1,4 +1,4 @@
-// Standard input, output and error where whoever started the program has closed them.
+// Standard input, output and error if the program was started with them closed.
 #pragma once
 
 #include <cerrno>
@@ -8,11 +8,13 @@
 
 namespace support {
 
-// Before anything else is opened, which would get their numbers, and what is meant for them. Their use fails (EBADF).
+// Call it before anything else is opened: otherwise another file would get these numbers, and the
+// data meant for them. Their use fails with EBADF.
 inline void hold_standard_descriptors() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The other way round: not to be read, or written. It gets the lowest number that is free, which is this one.
+    // Opened for the opposite direction, so that reading or writing fails. open() returns the
+    // lowest free number: this one.
     [[maybe_unused]] const int held =
         ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // NOLINT
   }

@@ -1,4 +1,4 @@
-// The end of a program whose result is what it printed.
+// The end of a program that prints its result.
 #pragma once
 
 #include <cerrno>
@@ -7,7 +7,8 @@
 
 namespace support {
 
-// `code`; or 1, having said so, where not all of standard output could be written: a full disk.
+// Returns `code`, or 1 with an error message if standard output could not be written completely, as
+// on a full disk.
 [[nodiscard]] inline int finish_output(const char* program, int code) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;

@@ -1,4 +1,4 @@
-// One line on the terminal that changes while something takes its time.
+// One line on the terminal that is updated during a long operation.
 #pragma once
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace support {
 
-// On standard error; gone when it is destroyed. Not thread-safe.
+// Written to standard error; the destructor removes it. Not thread-safe.
 class status_line {
  public:
   status_line() = default;
@@ -17,7 +17,7 @@ class status_line {
   status_line& operator=(const status_line&) = delete;
   ~status_line() { hide(); }
 
-  // Standard error is a terminal.
+  // True if standard error is a terminal.
   [[nodiscard]] static bool on_terminal() noexcept { return ::isatty(STDERR_FILENO) == 1; }
   // Columns for the text.
   [[nodiscard]] static std::size_t width() noexcept {

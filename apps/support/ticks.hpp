@@ -1,5 +1,5 @@
-// The cheapest clock there is, for one reading per round trip: a cycle counter where the processor
-// has one of constant pace. Its unit is unknown; a phase measures it against CLOCK_MONOTONIC.
+// The cheapest available clock, for one reading per round trip: a cycle counter if the processor
+// has one of constant rate. Its unit is unknown; a phase calibrates it with CLOCK_MONOTONIC.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace support {
 #endif
 }
 
-// Both clocks at one moment.
+// Both clocks, read at the same time.
 struct instant {
   std::uint64_t ticks = 0;
   std::int64_t ns = 0;
@@ -30,7 +30,7 @@ struct instant {
   return instant{ticks(), ns};
 }
 
-// Between two of them.
+// Nanoseconds per tick between two instants.
 [[nodiscard]] inline double ns_per_tick(const instant& from, const instant& to) noexcept {
   return static_cast<double>(to.ns - from.ns) / static_cast<double>(to.ticks - from.ticks);
 }

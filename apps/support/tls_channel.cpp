@@ -50,14 +50,14 @@ std::string distrust_of(int error, X509* c, const std::string& host) {
   }
 }
 
-// Whether the peer, and not this side, found the fault.
+// True if the peer, and not this side, found the fault.
 bool is_alert_of_peer(unsigned long error) {
   return ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) > SSL_AD_REASON_OFFSET;
 }
 
 }  // namespace
 
-// The records go through a BIO that has no memory of its own.
+// A BIO without a buffer transfers the records.
 struct tls_channel::transfer {
   static int read(BIO* b, char* into, int most) {
     auto& c = *static_cast<tls_channel*>(::BIO_get_data(b));
@@ -109,7 +109,7 @@ struct tls_channel::transfer {
     return made;
   }
 
-  // The first thing that is wrong is told.
+  // Keeps the first fault only.
   static int verify(int fine, X509_STORE_CTX* checked) {
     const void* const ssl =
         ::X509_STORE_CTX_get_ex_data(checked, ::SSL_get_ex_data_X509_STORE_CTX_idx());

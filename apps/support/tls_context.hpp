@@ -1,4 +1,4 @@
-// What one end's TLS connections have in common: whom it trusts, or what it shows.
+// State shared by one end's TLS connections: trusted certificates, or its own certificate.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@ struct ssl_ctx_st;
 namespace support {
 
 // The use of a context's channels.
-//   transfers     TLS 1.3 alone, without resumption; the key file has to be readable by its owner and group alone.
-//   many_clients  TLS 1.2 and above, with resumption; a channel that is silent holds little memory.
+//   transfers     TLS 1.3 only, without resumption; only the owner and the group may read the key
+//   file.
+//   many_clients  TLS 1.2 and above, with resumption; an idle channel uses little memory.
 enum class tls_use : std::uint8_t { transfers, many_clients };
 
-// Certificates of clients: whether a server asks for one, and the PEM file of the authorities that sign them.
+// Client certificates: whether a server requests one, and the PEM file of the accepted authorities.
 struct tls_client_papers {
   enum class asked : std::uint8_t { none, optional, required };
   asked how = asked::none;
@@ -24,16 +25,18 @@ struct tls_client_papers {
 // Immutable; any thread.
 class tls_context {
  public:
-  // A server's: PEM files of its certificate, behind it those between it and a root, and of its key. Throws
-  // std::invalid_argument, naming the file: it is not there, may not be read, has nothing of the kind in it, may be
-  // read by others, has a passphrase, or the key is not that of the certificate.
+  // For a server. `certificate`: PEM file of its certificate, followed by those between it and a
+  // root. `key`: PEM file of its key. Throws std::invalid_argument, naming the file, if it does not
+  // exist, cannot be read, has no such content, is readable by others, or has a passphrase, or if
+  // the key does not match the certificate.
   [[nodiscard]] static tls_context server(const std::string& certificate, const std::string& key,
                                           tls_use use = tls_use::transfers,
                                           const tls_client_papers& papers = {});
-  // A client's: a PEM file of the certificates that it trusts; empty: those of the system. Throws as above.
+  // For a client. `trusted`: PEM file of the trusted certificates; empty: those of the system.
+  // Throws as above.
   [[nodiscard]] static tls_context client(const std::string& trusted);
 
-  // For people: why clients will not trust what this server shows; empty: nothing speaks against it.
+  // A readable reason why clients will not trust this server's certificate; empty: none known.
   [[nodiscard]] std::string doubt() const;
   [[nodiscard]] ssl_ctx_st* get() const noexcept { return context_.get(); }
   [[nodiscard]] tls_use use() const noexcept { return use_; }

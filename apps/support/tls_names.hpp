@@ -1,4 +1,4 @@
-// What people are told of certificates and of OpenSSL's errors.
+// Readable texts for certificates and for OpenSSL's errors.
 #pragma once
 
 #include <ctime>
@@ -9,7 +9,7 @@
 
 namespace support {
 
-// Printable, whatever is in it.
+// Always printable, for any content.
 [[nodiscard]] inline std::string text_of(const X509_NAME* name) {
   char text[256];
   return ::X509_NAME_oneline(name, text, sizeof text) != nullptr ? text : "?";

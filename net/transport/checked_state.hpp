@@ -1,4 +1,4 @@
-// A state that only changes as its type allows.
+// A state variable that checks its transitions.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -7,7 +7,8 @@
 
 namespace cordma::transport {
 
-// `State` is an enum; its operator>> says whether the right one may follow the left one. Not thread-safe.
+// `State` is an enum; its operator>> is true if the right state may follow the left one. Not
+// thread-safe.
 template <class State>
 class checked_state {
   static_assert(std::is_enum_v<State>);
@@ -15,9 +16,9 @@ class checked_state {
  public:
   explicit constexpr checked_state(State first) noexcept : now_(first) {}
   constexpr operator State() const noexcept { return now_; }  // NOLINT
-  // For checks, which print it.
+  // For checks, which print the value.
   explicit constexpr operator long long() const noexcept { return static_cast<long long>(now_); }
-  // REQUIRES that `next` may follow.
+  // REQUIRES that `next` may follow the current state.
   constexpr void become(State next) noexcept {
     CORDMA_ASSERT_OP(now_, >>, next);
     now_ = next;

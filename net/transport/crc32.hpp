@@ -1,4 +1,4 @@
-// The checksum of what users carry by hand: descriptors.
+// Checksum of data that users carry out of band: descriptors.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // The attributes of RDMA devices as data. Names and numbers follow ibv_query_device_ex(3) and
-// ibv_query_port(3). An enum keeps a number, and a set of flags a bit, that has no name here.
+// ibv_query_port(3). An enum keeps a number, and a set of flags a bit, even if it has no name here.
 #pragma once
 
 #include <cordma/runtime/result.hpp>
@@ -17,9 +17,10 @@ namespace cordma::transport {
 
 // clang-format off
 enum class wire_protocol : int { unknown = -1, infiniband, iwarp, usnic, usnic_udp, unspecified };
-// Accesses to which the device's atomic operations are atomic: its own, or the CPU's as well.
+// Accesses that the device's atomic operations are atomic with: its own, or the CPU's too.
 enum class atomic_scope : int { none, device, global };
-// Whether fork() leaves registered memory usable; `marked`: its pages are not copied for the child.
+// Whether registered memory stays usable after fork(); `marked`: its pages are not copied for the
+// child.
 enum class fork_safety : int { unsafe, marked, unneeded };
 enum class port_state : int { nop, down, init, armed, active, active_defer };
 enum class port_mtu : int { b256 = 1, b512, b1024, b2048, b4096 };  // 128 << code bytes in a packet
@@ -49,7 +50,7 @@ enum class device_flags : std::uint64_t {
   raw_scatter_fcs       = 1ULL << 34,  pci_write_end_padding = 1ULL << 36,
   flush_global          = 1ULL << 38,  flush_persistent      = 1ULL << 39,
   atomic_write          = 1ULL << 40 };
-// On-demand paging: of parts of memory, or of all of it without registering any.
+// On-demand paging: of parts of memory, or of all memory without registering any.
 enum class odp_support : std::uint64_t { parts = 1, implicit = 2 };
 enum class odp_ops : unsigned {
   send = 1, recv = 2, write = 4, read = 8, atomic = 16, srq_recv = 32 };
@@ -63,24 +64,24 @@ template <class E>
 concept attribute_flags =
     std::same_as<E, device_flags> || std::same_as<E, odp_support> || std::same_as<E, odp_ops> ||
     std::same_as<E, raw_packet_ops> || std::same_as<E, pair_types> || std::same_as<E, tag_flags>;
-// Whether `set` holds every flag of `wanted`.
+// True if `set` has every flag of `wanted`.
 template <attribute_flags E>
 [[nodiscard]] constexpr bool has(E set, E wanted) noexcept {
   return (static_cast<std::uint64_t>(set) & static_cast<std::uint64_t>(wanted)) ==
          static_cast<std::uint64_t>(wanted);
 }
 
-// How many the device has, and how large each is at most.
+// Number and size limits of the device's objects.
 struct device_limits {
   std::uint64_t max_mr_size = 0;                       // bytes of a memory region
   std::uint64_t page_size_cap = 0;                     // bit n: pages of 2^n bytes
   int max_mr = 0, max_pd = 0, max_mw = 0, max_ah = 0;  // regions, domains, windows, addresses
-  int max_qp = 0, max_qp_wr = 0;                       // queue pairs; requests in a queue of one
-  int max_sge = 0, max_sge_rd = 0;                     // slices of a request; of a read
-  int max_cq = 0, max_cqe = 0;                         // completion queues; entries of one
-  int max_srq = 0, max_srq_wr = 0, max_srq_sge = 0;    // the same of shared receive queues
-  int max_qp_rd_atom = 0, max_res_rd_atom = 0;  // reads and atomics as target: of a pair, of all
-  int max_qp_init_rd_atom = 0;                  // as initiator, of a pair
+  int max_qp = 0, max_qp_wr = 0;                     // queue pairs; requests in a queue of one pair
+  int max_sge = 0, max_sge_rd = 0;                   // segments of a request; of a read
+  int max_cq = 0, max_cqe = 0;                       // completion queues; entries of one
+  int max_srq = 0, max_srq_wr = 0, max_srq_sge = 0;  // the same for shared receive queues
+  int max_qp_rd_atom = 0, max_res_rd_atom = 0;  // reads and atomics as target: per pair, in total
+  int max_qp_init_rd_atom = 0;                  // as initiator, per pair
   int max_ee = 0, max_rdd = 0, max_ee_rd_atom = 0, max_ee_init_rd_atom = 0;  // reliable datagrams
   int max_raw_ipv6_qp = 0, max_raw_ethy_qp = 0;
   int max_mcast_grp = 0, max_mcast_qp_attach = 0, max_total_mcast_qp_attach = 0;  // multicast
@@ -88,7 +89,7 @@ struct device_limits {
   std::uint16_t max_pkeys = 0;
 };
 
-// What some devices do and others do not; 0: the device does not, or reports nothing of it.
+// Optional abilities; 0: the device lacks the ability, or does not report it.
 struct device_offloads {
   odp_support odp{};
   odp_ops odp_rc{}, odp_uc{}, odp_ud{}, odp_xrc{};
@@ -119,7 +120,7 @@ struct port_pkey {
 };
 struct port_attributes {
   unsigned number = 1;
-  std::optional<failure> failed;  // why it cannot be read; only `number` is set then
+  std::optional<failure> failed;  // reason for a failed read; only `number` is set then
   port_state state{};
   port_mtu max_mtu{}, active_mtu{};
   port_link link_layer{};
@@ -135,20 +136,20 @@ struct port_attributes {
   physical_state phys_state{};
   std::uint16_t pkey_tbl_len = 0;
   int gid_tbl_len = 0;
-  std::vector<port_gid> gids;    // places in use
-  std::vector<port_pkey> pkeys;  // the same
+  std::vector<port_gid> gids;    // entries in use
+  std::vector<port_pkey> pkeys;  // entries in use
 };
 
-// A feature beyond requests and completions. Context::require() takes its name.
+// A feature beyond requests and completions; Context::require() takes its name.
 struct device_extra {
   std::string_view name;  // static
   bool on_device = false;
-  bool offered = false;  // by cordma, on devices that have it
+  bool offered = false;  // cordma offers it on devices that have it
 };
 
 struct device_attributes {
   std::string name;               // "mlx5_0"
-  std::optional<failure> failed;  // why it cannot be opened or read; only `name` is set then
+  std::optional<failure> failed;  // reason why it cannot be opened or read; only `name` is set then
   wire_protocol transport{};
   std::string fw_ver, board_id;  // empty if the driver reports none
   std::uint64_t node_guid = 0, sys_image_guid = 0;
@@ -165,9 +166,10 @@ struct device_attributes {
   std::vector<device_extra> extras;
 };
 
-// Opens each RDMA device of this machine, reads it and closes it. From any thread; it blocks while
-// drivers answer, and makes objects on the device to find its extras. In the order of libibverbs;
-// empty without devices. Errors: not_supported (a build without verbs), and those of listing them.
+// Opens each RDMA device of this machine, reads it and closes it. Callable from any thread. Blocks
+// while drivers respond, and creates objects on the device to detect its extras. The result is in
+// the order of libibverbs; empty without devices. Errors: not_supported (a build without verbs),
+// and those of listing devices.
 [[nodiscard]] result<std::vector<device_attributes>> query_devices();
 
 }  // namespace cordma::transport

@@ -8,11 +8,11 @@
 
 namespace cordma::transport {
 
-// Bound to one thread. To report what became of a queue pair, or of a receive queue, takes no memory:
-// each brings the room.
+// Bound to one thread. Reporting an event of a queue pair or a receive queue allocates nothing:
+// each reserves its entries when it is created.
 class event_queue {
  public:
-  // The room for so many events of one of them, as a member of it. Throws std::bad_alloc.
+  // Reserves entries for `events` events; a member of their source. Throws std::bad_alloc.
   class room {
    public:
     room(event_queue& in, int events) : in_(in), events_(events) {
@@ -32,25 +32,25 @@ class event_queue {
     event_queue& in_;
     int events_;
   };
-  // It came up, and it ended; of one with shared receives also that it took its last.
+  // Established and ended; with shared receives also last_receive.
   [[nodiscard]] static constexpr int events_of(const queue_pair_options& o) noexcept {
     return o.shared != nullptr ? 3 : 2;
   }
 
   [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
-  // Of a queue pair or a receive queue that has room.
+  // Reports an event of a queue pair or a receive queue, which has reserved entries.
   void report(cm_event e) noexcept {
     CORDMA_ASSERT(has_room(e));
     CORDMA_ASSERT_OP(spare_.size(), >, 0U);
     spare_.front() = std::move(e);
     events_.splice(events_.end(), spare_, spare_.begin());
   }
-  // Of a listener. Throws std::bad_alloc.
+  // Reports an event of a listener. Throws std::bad_alloc.
   void push(cm_event e) {
     CORDMA_ASSERT(!has_room(e));
     events_.push_back(std::move(e));
   }
-  // REQUIRES one.
+  // REQUIRES that it is not empty.
   [[nodiscard]] cm_event take() noexcept {
     CORDMA_REQUIRE(!events_.empty());
     cm_event e = std::move(events_.front());

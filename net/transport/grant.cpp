@@ -7,7 +7,7 @@
 namespace cordma::transport {
 namespace {
 
-constexpr std::uint8_t most_rnr_retry = 7;  // for ever
+constexpr std::uint8_t most_rnr_retry = 7;  // retries forever
 
 std::string services(const capabilities& caps) {
   std::string text;
@@ -58,7 +58,8 @@ failure too_much(const char* what, std::uint32_t value, const capabilities& caps
                                    std::to_string(most)};
 }
 
-// What is no more than the default is what programs ask for that do not care: it is lowered to what is there.
+// Checks the limits. A value of at most the default is lowered to the capability: programs that
+// keep the default do not need the exact number.
 result<void> hold_to(const capabilities& caps, queue_pair_options& o) {
   constexpr queue_pair_options usual;
   struct bound {

@@ -1,4 +1,4 @@
-// What a transport makes of the options that a queue pair is asked for with.
+// Computes the options that a transport grants to a queue pair.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -6,17 +6,19 @@
 
 namespace cordma::transport {
 
-// invalid_value where a bit is set that is no right.
+// invalid_value: a bit is set that is no right.
 [[nodiscard]] result<void> check_rights(access rights);
 
-// not_supported where `caps` have not the kind of this memory; names the transport and the kind.
+// not_supported: `caps` do not include this kind of memory; the message names the transport and the
+// kind.
 [[nodiscard]] result<void> check_memory(const memory_range& range, const capabilities& caps);
 
-// As they will be granted: as asked, a depth of 0 counts as 1, with a receive_queue recv_depth is 0, and what is no more
-// than the default is lowered to what `caps` have.
-// not_supported: `caps` lack the service, plain peers or receive queues, or they are not for it;
-// invalid_value: another number is more than they have, a time is negative or none, an unknown right. The
-// sentence names it and the most there is.
+// Returns the options to grant: those requested, with these changes. A depth of 0 becomes 1,
+// recv_depth is 0 with a receive_queue, and a value of at most the default is lowered to the limit
+// of `caps`.
+// not_supported: `caps` lack the service, plain peers or receive queues, or these do not fit the
+// service; invalid_value: another number exceeds the capabilities, a time is not positive, or a
+// right is unknown. The message names the field and its limit.
 [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked,
                                                const capabilities& caps);
 

@@ -1,4 +1,4 @@
-// Connection requests on their way from one adapter of a domain to another.
+// Connection requests that move from one adapter of a domain to another.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -12,7 +12,7 @@
 
 namespace cordma::transport {
 
-// Thread-safe. Ids hold in the whole domain: whoever asks for a request first gets it.
+// Thread-safe. Ids are unique in the domain: the first collect() of an id gets the request.
 template <class Request>
 class in_transit {
  public:
@@ -24,8 +24,8 @@ class in_transit {
     const bool is_new = requests_.emplace(id, std::move(what)).second;
     CORDMA_ASSERT(is_new);
   }
-  // The same once `hand()` has told the next owner of it, which finds it from then on, and waits for it
-  // until then. False: hand() said so, and the request is destroyed.
+  // The same, but `hand()` notifies the next owner of the request. collect() by that owner waits
+  // until hand() has returned. False: hand() returned false, and the request is destroyed.
   template <class Hand>
   [[nodiscard]] bool leave(std::uint64_t id, std::unique_ptr<Request> what, Hand hand) {
     CORDMA_REQUIRE(what != nullptr);
@@ -39,13 +39,13 @@ class in_transit {
     requests_.erase(place);
     return false;
   }
-  // Null where it was collected before, or never left.
+  // Null if it was already collected or never left.
   [[nodiscard]] std::unique_ptr<Request> collect(std::uint64_t id) {
     const std::lock_guard lock(mutex_);
     auto found = requests_.extract(id);
     return found ? std::move(found.mapped()) : nullptr;
   }
-  // Destroys those for which `goes(const Request&)`.
+  // Destroys the requests for which `goes(const Request&)` is true.
   template <class Which>
   void drop(Which goes) {
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Numbers as they stand on a wire and in blobs: little-endian, at any address.
+// Numbers on a wire and in blobs: little-endian, at any address.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace cordma::transport {
 
 static_assert(std::endian::native == std::endian::little);
 
-// The low `bytes` of them; at most sizeof(T).
+// Stores the low `bytes` bytes of `value`; at most sizeof(T).
 template <std::unsigned_integral T>
 void store(std::byte* at, T value, std::size_t bytes = sizeof(T)) noexcept {
   std::memcpy(at, &value, bytes);

@@ -1,4 +1,4 @@
-// What stands in for verbs/ in a build without libibverbs and librdmacm.
+// Replaces verbs/ in a build without libibverbs and librdmacm.
 #include <cordma/net/transport/device_attributes.hpp>
 #include <cordma/net/transport/transport.hpp>
 

@@ -1,4 +1,4 @@
-// Random bits for keys and tokens that nobody may guess.
+// Unpredictable random bits for keys and tokens.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -13,7 +13,7 @@
 
 namespace cordma::transport {
 
-// Returns 0, or errno. A sandbox without getrandom(2) has /dev/urandom.
+// Returns 0, or errno. Reads /dev/urandom if a sandbox forbids getrandom(2).
 [[nodiscard]] inline int draw_random(std::span<std::byte> into) noexcept {
   bool has_call = true;
   unique_fd device;

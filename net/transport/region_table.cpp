@@ -69,7 +69,7 @@ void region_table::remove(std::uint32_t lkey) noexcept {
   entry* const e = at(lkey - 1);
   CORDMA_REQUIRE(e != nullptr);
   CORDMA_REQUIRE_OP(e->rkey.load(std::memory_order_relaxed), !=, 0U);
-  // Whoever looks up from here on finds no key; whoever found it before is counted in `users`.
+  // Later look-ups find no key; earlier ones that found it are counted in `users`.
   e->rkey.store(0, std::memory_order_seq_cst);
   while (e->users.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
   const std::size_t used = used_.fetch_sub(1, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// The memory protection of the software transports: which ranges are registered, with which rights,
-// under which keys. What an RDMA NIC keeps in its translation and protection table.
+// The memory protection of the software transports: the registered ranges with their rights and
+// keys. Corresponds to the translation and protection table of an RDMA NIC.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -25,16 +25,16 @@ class region_table {
   region_table& operator=(const region_table&) = delete;
   ~region_table();
 
-  // rkey = 40 random bits, then the index: unguessable, and told apart from an earlier user of the
-  // index. invalid_value for an empty or wrapping range; no_memory when the table is full.
-  // Where there is an owner, a look-up in another's name finds nothing.
+  // rkey = 40 random bits, then the index: unguessable, and different from that of an earlier user
+  // of the index. invalid_value: an empty or wrapping range; no_memory: the table is full.
+  // If there is an owner, a look-up for another owner finds nothing.
   result<memory_keys> add(const memory_range& range, const void* owner = nullptr);
-  // Returns once no look-up holds the range any more. REQUIRES a key that add() gave.
+  // Returns once no look-up holds the range. REQUIRES a key that add() returned.
   void remove(std::uint32_t lkey) noexcept;
-  // The same by the remote key; false, and nothing is done, where it is none of this owner's.
+  // The same by the remote key. Returns false, and does nothing, if the key is not of this owner.
   bool revoke(std::uint64_t rkey, const void* owner) noexcept;
 
-  // Holds a range in place while it is used; empty where the access was refused.
+  // Keeps a range registered while it is in use; empty if the access was refused.
   class pin {
    public:
     pin() noexcept = default;
@@ -54,15 +54,15 @@ class region_table {
    private:
     friend class region_table;
     pin(entry* e, std::byte* addr) noexcept : entry_(e), addr_(addr) {}
-    void release() noexcept;  // inline: most pins are empty, and go by the dozen
+    void release() noexcept;  // inline: most pins are empty, and many are released at once
     entry* entry_ = nullptr;
     std::byte* addr_ = nullptr;
   };
-  // Key, rights and bounds together, as a NIC checks them: no byte outside, no right missing.
+  // Checks key, rights and bounds together, as a NIC does: no byte outside, no right missing.
   [[nodiscard]] pin resolve(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
                             access wanted, const void* from = nullptr) noexcept;
 
-  // What is registered under a remote key, held in place: for owners whose peers map it themselves.
+  // A registration found by remote key, pinned: for owners that let peers map the memory.
   struct registration {
     pin hold;
     const memory_range* range = nullptr;
@@ -71,7 +71,7 @@ class region_table {
   };
   [[nodiscard]] registration look_up(std::uint64_t rkey) noexcept;
 
-  // The registered range behind a local key; null where there is none. Stable until remove().
+  // The registered range of a local key; null if there is none. Stable until remove().
   [[nodiscard]] const memory_range* local(std::uint32_t lkey) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return used_.load(std::memory_order_relaxed); }
 
@@ -109,7 +109,7 @@ inline region_table::entry* region_table::at(std::size_t index) const noexcept {
 }
 
 inline const memory_range* region_table::local(std::uint32_t lkey) const noexcept {
-  const entry* const e = at(std::size_t{lkey} - 1);  // 0 is far above every index
+  const entry* const e = at(std::size_t{lkey} - 1);  // the index of lkey 0 is far above the limit
   if (e == nullptr || e->rkey.load(std::memory_order_acquire) == 0) return nullptr;
   return &e->range;
 }

@@ -1,4 +1,4 @@
-// The keys of one piece of memory, by transport: what a peer needs beside its address.
+// The keys of one piece of memory, one per transport: a peer needs them beside the address.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -10,19 +10,19 @@
 
 namespace cordma::transport {
 
-// A value: at most one key per transport, in the owner's order of preference. A key is never 0. A
-// transport that this build does not know stays in the list; no look-up finds it.
+// A value: at most one key per transport, in the owner's order of preference. A key is never 0. The
+// key of a transport unknown to this build stays in the list; no look-up finds it.
 class remote_keys {
  public:
   static constexpr std::size_t most = 3;
 
   constexpr remote_keys() noexcept = default;
-  // Empty where the key is 0.
+  // Empty if the key is 0.
   constexpr remote_keys(kind of, std::uint64_t key) noexcept {
     if (key != 0) add(of, key);
   }
 
-  // REQUIRES room, a key other than 0, and no key of that transport yet.
+  // REQUIRES a free slot, a key other than 0, and no key of that transport yet.
   constexpr void add(kind of, std::uint64_t key) noexcept {
     CORDMA_REQUIRE_OP(count_, <, most);
     CORDMA_REQUIRE(key != 0 && !has(of));
@@ -48,7 +48,8 @@ class remote_keys {
     for (std::size_t i = 0; i < count_; ++i) found |= kind_at(i) == of;
     return found;
   }
-  // Whether there is one, and which. REQUIRES a transport of this build: free places are looked at too.
+  // True if there is a key for `of`, returned in `key`. REQUIRES a transport of this build: free
+  // slots are compared too.
   [[nodiscard]] constexpr bool get(kind of, std::uint64_t& key) const noexcept {
     std::size_t place = place_of(of);
     for (std::size_t i = 0; i < most; ++i, place = next(place)) {
@@ -59,8 +60,8 @@ class remote_keys {
     return false;
   }
 
-  // The same in one comparison, for every one-sided operation: where a key is unless another one has
-  // taken its place. The transports that a Context has by default have one each.
+  // The same with one comparison, for every one-sided operation: the slot of a transport's key
+  // unless another key has taken it. The transports that a Context has by default have a slot each.
   [[nodiscard]] static constexpr std::size_t place_of(kind of) noexcept {
     return (static_cast<std::size_t>(of) + 1) / 2 % most;
   }
@@ -77,9 +78,9 @@ class remote_keys {
     return place + 1 == most ? 0 : place + 1;
   }
   static constexpr kind none{0xFF};
-  std::array<std::uint64_t, most> keys_{};  // 0: the place is free
+  std::array<std::uint64_t, most> keys_{};  // 0: the slot is free
   std::array<kind, most> kinds_{none, none, none};
-  std::array<std::uint8_t, most> order_{};  // places, in the order in which they were taken
+  std::array<std::uint8_t, most> order_{};  // slots, in the order of add()
   std::uint8_t count_ = 0;
 };
 static_assert(remote_keys::place_of(kind::shm) != remote_keys::place_of(kind::verbs));

@@ -1,4 +1,5 @@
-// What the adapters of the transports without a device have in common: their events and their receive queues.
+// Common part of the adapters of transports without a device: their events and their receive
+// queues.
 #pragma once
 
 #include <cordma/net/transport/software_receive_queue.hpp>
@@ -8,7 +9,7 @@ namespace cordma::transport {
 // Bound to one thread.
 class reporting_adapter : public adapter, public receive_queue_home {
  public:
-  // `caps` is the domain's.
+  // `caps` belongs to the domain.
   explicit reporting_adapter(const capabilities& caps) noexcept : caps_(caps) {}
 
   cm_event next_event() override;
@@ -17,9 +18,9 @@ class reporting_adapter : public adapter, public receive_queue_home {
 
   // For its queue pairs and listeners.
   [[nodiscard]] event_queue& events() noexcept { return events_; }
-  // Of a listener. Throws std::bad_alloc.
+  // Reports an event of a listener. Throws std::bad_alloc.
   void push(cm_event e);
-  // Of a queue pair or a receive queue.
+  // Reports an event of a queue pair or a receive queue.
   void report(cm_event e) noexcept override;
   void report(queue_pair& of, cm_event::type what, failure why,
               std::vector<std::byte> data = {}) noexcept;
@@ -28,9 +29,9 @@ class reporting_adapter : public adapter, public receive_queue_home {
   void drop_events(const receive_queue& of) noexcept override;
 
  protected:
-  // Options as they are granted.
+  // Returns the granted options.
   [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
-  // Whether receive queues have something to hand out.
+  // True if receive queues have completions or events to report.
   [[nodiscard]] bool has_reports() const noexcept { return !reporting_.empty(); }
   [[nodiscard]] std::size_t hand_out_reports(std::span<completion> out) noexcept {
     return take_reports(reporting_, out);

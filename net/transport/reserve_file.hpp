@@ -1,4 +1,4 @@
-// Room for a shared file, taken when it is made.
+// Reserves the pages of a shared file when it is created.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,10 @@
 
 namespace cordma::transport {
 
-// Makes the file at least so long, with all of its pages there: what the machine cannot give is an error now and not a
-// SIGBUS later. Returns 0, or errno. The kernel gives up a call that a signal interrupts, and takes back all that it
-// did: so it is asked piece by piece, and for smaller ones as long as signals come faster than it can serve them.
+// Extends the file to at least `bytes` bytes with all pages allocated: a shortage is an error now
+// and not a SIGBUS later. Returns 0, or errno. The kernel abandons a fallocate() that a signal
+// interrupts, and undoes it. So this function allocates piece by piece, and halves the piece while
+// signals arrive faster than the kernel can finish it.
 [[nodiscard]] inline int reserve_file(int fd, std::size_t bytes) noexcept {
   constexpr std::size_t smallest = 4096;
   std::size_t piece = std::size_t{4} << 20;

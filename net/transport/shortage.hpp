@@ -1,4 +1,4 @@
-// Where file descriptors run out, also in libraries that open files where it does not show.
+// Detects a shortage of file descriptors, also in libraries that report other errors.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -15,8 +15,9 @@ namespace cordma::transport {
   return os_errno == EMFILE || os_errno == ENFILE;
 }
 
-// Why something of theirs failed. libibverbs, librdmacm and the resolver of names tell of a device or a host that they
-// did not find where they could not open a file: EMFILE or ENFILE if hardly one can be opened, else `code`.
+// Returns the reason for a failed call of a library. libibverbs, librdmacm and the resolver report
+// a missing device or host if they could not open a file. Returns EMFILE or ENFILE if hardly any
+// descriptor can be opened, else `code`.
 [[nodiscard]] inline int reason_behind(int code) noexcept {
   constexpr std::size_t opened_at_once = 4;
   std::array<unique_fd, opened_at_once> tried;

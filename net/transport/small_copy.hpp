@@ -1,4 +1,4 @@
-// Copying what is mostly a few bytes.
+// Copies of mostly a few bytes.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,10 @@
 
 namespace cordma::transport {
 
-// For the few bytes of a small message, where calling memcpy costs more than copying. By words, as they were
-// written: a larger piece cannot be read before what it is made of has left the processor's store buffer.
-// Out of line, so that who copies a word needs no registers for the rest.
+// For the few bytes of a small message, where a call of memcpy costs more than the copy. Copies
+// word by word, as the bytes were written: a larger load cannot be forwarded from smaller stores
+// that are still in the processor's store buffer.
+// Out of line, so that a caller that copies one word needs no registers for the rest.
 [[gnu::noinline]] inline void copy_some(std::byte* to, const std::byte* from,
                                         std::size_t n) noexcept {
   const auto word = [=](std::size_t at) {
@@ -20,7 +21,7 @@ namespace cordma::transport {
   if (n > 64) {
     std::memcpy(to, from, n);
   } else if (n >= 8) {
-    // No loop, which would be vectorized.
+    // No loop: the compiler would vectorize it.
     switch ((n - 1) / 8) {
       case 7: word(48); [[fallthrough]];
       case 6: word(40); [[fallthrough]];

@@ -10,7 +10,8 @@ void socket_fd::close() noexcept {
 }
 
 void socket_fd::reset_connection() noexcept {
-  // tcp(7): to dissolve the association of a socket is to reset it. A lingering close() does so with the last copy only.
+  // tcp(7): dissolving the association of a socket resets it. A lingering close() does so only for
+  // the last copy.
   const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
   if (fd_ && !inherited()) ::connect(fd_.get(), &nobody, sizeof nobody);
   fd_.reset();

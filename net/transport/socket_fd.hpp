@@ -1,4 +1,4 @@
-// The owner of a socket, which ends for its peer although fork() copies descriptors.
+// Owner of a socket that ends the connection for the peer even if fork() has copied the descriptor.
 #pragma once
 
 #include <cordma/runtime/process.hpp>
@@ -6,13 +6,13 @@
 
 namespace cordma::transport {
 
-// Shut down and closed at the end of its life. close(2) alone ends a connection only with its last copy, and any fork()
-// or posix_spawn() of this process makes one, if only for a moment. In a child of fork() the socket of the parent is
-// closed and not shut down.
+// Shuts down and closes the socket on destruction. close(2) alone ends a connection only with the
+// last copy, and any fork() or posix_spawn() of this process makes a copy, if only for a moment. In
+// a child of fork(), the parent's socket is closed but not shut down.
 class socket_fd {
  public:
   socket_fd() noexcept = default;
-  // Negative: none.
+  // A negative `fd` means no socket.
   explicit socket_fd(int fd) noexcept : fd_(fd) {}
   socket_fd(socket_fd&&) noexcept = default;
   socket_fd& operator=(socket_fd&& other) noexcept {
@@ -29,7 +29,7 @@ class socket_fd {
   // True in a child of fork(), for a socket of its parent.
   [[nodiscard]] bool inherited() const noexcept { return made_in_.inherited(); }
   void close() noexcept;
-  // REQUIRES a TCP connection. The peer sees a reset, at once, and what was not sent yet is dropped.
+  // REQUIRES a TCP connection. The peer sees a reset at once; unsent data is dropped.
   void reset_connection() noexcept;
 
  private:

@@ -120,7 +120,7 @@ socket_set::looked socket_set::look() noexcept {
     const std::uint64_t at = e.data.u64 & UINT32_MAX;
     if (e.data.u64 == no_place || at >= places_.size()) continue;
     const place& p = places_[at];
-    // An earlier one of this look may have closed it.
+    // An earlier handler of this look() may have closed it.
     if (p.who == nullptr || p.generation != e.data.u64 >> 32) continue;
     found.called = true;
     p.who->owner_->on_ready(e.events);

@@ -11,20 +11,20 @@ namespace cordma::transport {
 
 class socket_set;
 
-// Is called when its socket is ready.
+// Called when its socket is ready.
 class socket_handler {
  public:
-  // `events`: of epoll(7). On the thread of the set, inside its look().
+  // `events`: flags of epoll(7). Called on the thread of the set, inside its look().
   virtual void on_ready(std::uint32_t events) noexcept = 0;
 
  protected:
   ~socket_handler() = default;
 };
 
-// A socket with a place in a set. Bound to the thread of the set.
+// A socket with an entry in a set. Bound to the thread of the set.
 class watched_socket {
  public:
-  // Takes a place, so that watching needs no memory. Throws std::bad_alloc.
+  // Reserves an entry, so that watching allocates nothing. Throws std::bad_alloc.
   watched_socket(socket_set& set, socket_handler& owner);
   // Closes the socket.
   ~watched_socket();
@@ -35,19 +35,20 @@ class watched_socket {
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   // See socket_fd.
   [[nodiscard]] bool inherited() const noexcept { return fd_.inherited(); }
-  // REQUIRES that it has none.
+  // REQUIRES that it has no socket yet.
   void own(socket_fd fd) noexcept;
-  // The events that the set waits for, besides EPOLLERR and EPOLLHUP. Fails, and changes nothing, only if it is not
-  // watched yet: no_memory, operating_system.
+  // Selects the events that the set waits for, besides EPOLLERR and EPOLLHUP. Fails only if the
+  // socket is not watched yet, and then changes nothing: no_memory, operating_system.
   result<void> watch(std::uint32_t events) noexcept;
-  // on_ready() is not called from here on, also for what look() has found already.
+  // on_ready() is not called any more, even for events that look() has already found.
   void unwatch() noexcept;
-  // As those of socket_fd.
+  // See socket_fd.
   void close() noexcept;
   void reset_connection() noexcept;
-  // The caller's from here on; not watched any more.
+  // Passes the socket to the caller; it is not watched any more.
   [[nodiscard]] socket_fd release() noexcept;
-  // Gives up the place as well: from here on any one thread may use it, and the set may go.
+  // Releases the entry too: from now on any one thread may use the object, and the set may be
+  // destroyed.
   void leave_set() noexcept;
 
  private:
@@ -60,8 +61,8 @@ class watched_socket {
   bool watched_ = false;
 };
 
-// An epoll set, level-triggered. Its entries name a place and a generation, never an object: an entry can outlive its
-// socket in this process if a forked process holds a copy.
+// An epoll set, level-triggered. Its entries store an index and a generation, never a pointer: an
+// entry can outlive its socket in this process if a forked process has a copy.
 class socket_set {
  public:
   explicit socket_set(unique_fd epoll) noexcept : epoll_(std::move(epoll)) {}
@@ -69,19 +70,20 @@ class socket_set {
   socket_set& operator=(const socket_set&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
-  // A descriptor that ends a wait, and whose events nobody asks for. Errors: no_memory, operating_system.
+  // Adds a descriptor that ends a wait; its events are not handled. Errors: no_memory,
+  // operating_system.
   result<void> add_wake_up(int fd, std::uint32_t events) noexcept;
   struct looked {
-    bool any = false;     // a descriptor was ready, if only one of add_wake_up()
+    bool any = false;     // a descriptor was ready, including those of add_wake_up()
     bool called = false;  // a socket's on_ready() was called
   };
-  // Calls on_ready() of all sockets that are ready. Does not wait.
+  // Calls on_ready() of all ready sockets. Does not wait.
   looked look() noexcept;
 
  private:
   friend class watched_socket;
   static constexpr int most_ready = 64;  // sockets per look
-  // Stands for add_wake_up().
+  // Marks the descriptors of add_wake_up().
   static constexpr std::uint64_t no_place = ~std::uint64_t{0};
   struct place {
     watched_socket* who = nullptr;

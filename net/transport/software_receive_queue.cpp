@@ -107,7 +107,8 @@ void reporting_receive_queue::leave(const queue_pair& gone) noexcept {
   }
 }
 
-// Events may be looked at before the completions of the same poll: so it is done first.
+// The caller may read events before the completions of the same poll, so these completions must be
+// returned first.
 void reporting_receive_queue::tell_ended() noexcept {
   while (!ended_.empty()) {
     cm_event last;

@@ -1,5 +1,5 @@
-// The receive queue of the transports without a device: receives in the order in which they were posted,
-// and the queue pairs that wait for one, in the order in which they came.
+// The receive queue of the transports without a device: the receives in the order of their posts,
+// and the queue pairs that wait for a receive in the order of their arrival.
 #pragma once
 
 #include <cordma/net/transport/event_queue.hpp>
@@ -11,22 +11,22 @@
 
 namespace cordma::transport {
 
-// What it knows of its adapter.
+// The adapter, as the queue uses it.
 class receive_queue_home {
  public:
   virtual void report(cm_event e) noexcept = 0;
   virtual void drop_events(const receive_queue& of) noexcept = 0;
-  // One of its queues has something to report, as no queue had.
+  // Called when one of its queues has something to report and no queue had before.
   virtual void on_reports() noexcept {}
 
  protected:
   ~receive_queue_home() = default;
 };
 
-// The part of a queue pair that waits for its turn.
+// The part of a queue pair that waits for a receive.
 class receive_waiter : public list_node {
  public:
-  // A receive is there for it, and for nobody else before it has taken one, or withdrawn.
+  // A receive is available to this waiter, and to no other until it has taken one or withdrawn.
   virtual void turn_came() noexcept = 0;
 
  protected:
@@ -34,7 +34,7 @@ class receive_waiter : public list_node {
   ~receive_waiter() = default;
 };
 
-// Bound to the adapter's thread. Allocates when it is made, never again.
+// Bound to the adapter's thread. Allocates in its constructor only.
 class software_receive_queue : public receive_queue {
  public:
   software_receive_queue(receive_queue_home& home, std::uint32_t depth, std::uint32_t max_segments);
@@ -54,14 +54,14 @@ class software_receive_queue : public receive_queue {
     CORDMA_REQUIRE_OP(pairs_, >, 0U);
     --pairs_;
   }
-  // The first receive, to be copied at once, or null where there is none.
+  // Returns the first receive, to be copied at once, or null if there is none.
   [[nodiscard]] const recv_request* lend() noexcept;
-  // Null also where others wait longer. Then `w` waits for its turn.
+  // Also returns null if other queue pairs have waited longer. On null, `w` waits for its turn.
   [[nodiscard]] const recv_request* lend(receive_waiter& w) noexcept;
   [[nodiscard]] bool lends_to(const receive_waiter& w) noexcept {
     return left() != 0 && (waiting_.empty() || &waiting_.front() == &w);
   }
-  // It waits no more.
+  // Removes `w` from the waiting queue pairs.
   void withdraw(receive_waiter& w) noexcept;
 
  protected:
@@ -90,39 +90,42 @@ class software_receive_queue : public receive_queue {
 
 class reporting_receive_queue;
 
-// Of those of an adapter that have something to report.
+// Links a queue to the list of its adapter's queues with something to report.
 struct reporting_link : list_node {
   explicit reporting_link(reporting_receive_queue& q) noexcept : owner(&q) {}
   reporting_receive_queue* owner;
 };
 
-// The part of a queue pair that says when it took its last receive.
+// The part of a queue pair that reports `last_receive`.
 struct last_taken : list_node {
   explicit last_taken(queue_pair& p) noexcept : pair(&p) {}
   queue_pair* pair;
   bool told = false;
 };
 
-// For adapters whose events lie in an event_queue: with completions of its own.
+// For adapters with an event_queue: keeps the completions of its receives itself.
 class reporting_receive_queue final : public software_receive_queue {
  public:
-  // `reporting` is the adapter's: its poll() calls take_reports().
+  // `reporting` is the adapter's list: the adapter's poll() calls take_reports().
   reporting_receive_queue(receive_queue_home& home, event_queue& events,
                           list<reporting_link>& reporting, std::uint32_t depth,
                           std::uint32_t max_segments);
   ~reporting_receive_queue() override;
 
-  // Of a receive that it lent.
+  // Completes a receive that was lent.
   void finish(const completion& c) noexcept;
-  // REQUIRES that what it completed was handed out: `last_receive` comes with the next poll.
+  // REQUIRES that the completions of this queue pair were returned to the caller. The next poll
+  // reports `last_receive`.
   void end(last_taken& by) noexcept;
-  // What is finished and was not handed out is of a queue pair that is gone.
+  // Clears `from` in finished completions that are not yet returned, because the queue pair is
+  // destroyed.
   void leave(const queue_pair& gone) noexcept;
   [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_reports() const noexcept {
     return finished_ != handed_ || !ended_.empty();
   }
-  // Of all that it lent: completed, and handed out. What is completed first is handed out first.
+  // Counts of lent receives: completed ones, and completions returned to the caller. Completions
+  // are returned in the order in which they finish.
   [[nodiscard]] std::uint64_t finished() const noexcept { return finished_; }
   [[nodiscard]] std::uint64_t handed() const noexcept { return handed_; }
 
@@ -143,11 +146,11 @@ class reporting_receive_queue final : public software_receive_queue {
   list<last_taken> ended_;
 };
 
-// What all queues of an adapter have to hand out, as far as there is room.
+// Returns completions of all queues of an adapter, as far as `out` has free space.
 [[nodiscard]] std::size_t take_reports(list<reporting_link>& reporting,
                                        std::span<completion> out) noexcept;
 
-// invalid_value: the sentence says what there is.
+// invalid_value: the message states the limit.
 [[nodiscard]] result<void> check_receive_queue(std::uint32_t depth, std::uint32_t max_segments,
                                                const capabilities& caps);
 // invalid_value: options.shared is a queue of another adapter.

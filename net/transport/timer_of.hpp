@@ -1,4 +1,4 @@
-// A timer of an object, which calls one of its functions.
+// A timer that calls a member function of its owner.
 #pragma once
 
 #include <cordma/runtime/reactor.hpp>

@@ -1,4 +1,5 @@
-// The memory windows of one queue pair of a software transport: regions within regions, for one peer.
+// The memory windows of one queue pair of a software transport: regions within regions, for one
+// peer.
 #pragma once
 
 #include <cordma/net/transport/region_table.hpp>
@@ -7,7 +8,8 @@
 
 namespace cordma::transport {
 
-// Bound to its adapter's thread. What the peer asks for is to be resolved in the name of owner().
+// Bound to its adapter's thread. Requests of the peer must be resolved with owner() as their
+// origin.
 class window_set {
  public:
   explicit window_set(region_table& regions) noexcept : regions_(regions) {}
@@ -16,14 +18,15 @@ class window_set {
   ~window_set() { clear(); }
 
   [[nodiscard]] const void* owner() const noexcept { return this; }
-  // Its name. not_permitted: outside its region, or with rights that the region has not got; no_memory.
+  // Returns the name of a new window. not_permitted: the range is outside its region, or the region
+  // lacks a right of the window; no_memory.
   [[nodiscard]] result<std::uint32_t> make(const window_range& range);
-  // 0 for a name that is no window's.
+  // Returns 0 if `window` is the name of no window.
   [[nodiscard]] std::uint64_t key(std::uint32_t window) const noexcept {
     return window < keys_.size() ? keys_[window] : 0;
   }
   void free(std::uint32_t window) noexcept;
-  // False where the key is none of these windows', or not any more.
+  // Returns false if the key belongs to none of these windows, or was invalidated before.
   [[nodiscard]] bool invalidate(std::uint64_t key) noexcept { return regions_.revoke(key, this); }
   void clear() noexcept;
 

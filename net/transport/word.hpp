@@ -1,5 +1,6 @@
-// A word that is shared with peers: eight bytes, aligned to eight, that whoever looks at them meanwhile
-// sees whole, as they were or as they are. As RDMA hardware has it, though no specification says so.
+// A word shared with peers: eight bytes, aligned to eight. A concurrent reader sees either the old
+// or the new value, never a mixture. RDMA hardware behaves like this, though no specification
+// requires it.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ static_assert(std::atomic_ref<std::uint64_t>::required_alignment == word_bytes);
 [[nodiscard]] inline bool is_word(const std::byte* at, std::uint64_t length) noexcept {
   return length == word_bytes && reinterpret_cast<std::uintptr_t>(at) % word_bytes == 0;
 }
-// REQUIRES is_word(), of both.
+// REQUIRES is_word() for both.
 inline void store_word(std::byte* at, std::uint64_t value) noexcept {
   std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at)).store(value, std::memory_order_release);
 }

@@ -20,13 +20,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds look_pause(50);  // between two looks for Ctrl-C and failures
+constexpr milliseconds look_pause(50);  // interval of checks for Ctrl-C and failures
 
 double seconds_since(steady_clock::time_point from) {
   return std::chrono::duration<double>(steady_clock::now() - from).count();
 }
 
-// The threads of a benchmark, one for each client, and the one that tells them when.
+// The threads of a benchmark, one per client. The owner's thread coordinates their phases.
 class crew {
  public:
   crew(const service& s, const bench_options& o, const zipfian& law, double ticks_per_ns)
@@ -48,7 +48,8 @@ class crew {
   crew(const crew&) = delete;
   crew& operator=(const crew&) = delete;
 
-  // Each of them returns early, and false, where it was interrupted; and throws what a client threw.
+  // The following functions return false early if they were interrupted. They rethrow the exception
+  // of a client.
   bool wait_until_loaded(interrupts& i) {
     const auto began = steady_clock::now();
     const bool whole = watch(
@@ -65,7 +66,7 @@ class crew {
     if (options_.operations == 0) return wait_for(i, options_.duration_s);
     return watch(i, [&] { return done_ == threads_.size(); }, [] {});
   }
-  // And throws what a client threw.
+  // Rethrows the exception of a client.
   void end() {
     stage_.now = phase::over;
     for (std::thread& t : threads_) t.join();

@@ -1,4 +1,4 @@
-// What a benchmark is told, and what it found.
+// Options and results of a benchmark.
 #pragma once
 
 #include "../../support/conditions.hpp"
@@ -15,23 +15,24 @@
 
 namespace kv::cli {
 
-inline constexpr std::uint64_t most_records = 999'999'999'999;  // as many as keys have digits for
+inline constexpr std::uint64_t most_records = 999'999'999'999;  // limited by the digits of a key
 inline constexpr std::uint32_t most_clients = 256;
 inline constexpr std::uint32_t most_in_flight = 64;  // requests of one client
-inline constexpr std::uint32_t most_in_batch = native::most_operations / 2;  // modify takes two
+// modify counts as two operations
+inline constexpr std::uint32_t most_in_batch = native::most_operations / 2;
 
 struct bench_options {
   const mix* what = &mixes[0];
-  std::optional<spread> records_spread = {};  // empty: the mix's
+  std::optional<spread> records_spread = {};  // empty: the mix's default
   std::uint64_t records = 100'000;
-  std::uint64_t operations = 0;  // 0: for duration_s
+  std::uint64_t operations = 0;  // 0: limited by duration_s
   double duration_s = 5;
   double warmup_s = 1;
   std::uint32_t value_bytes = 64;
   std::uint32_t clients = 1;
-  std::uint32_t batch = 1;      // operations that are sent together
+  std::uint32_t batch = 1;      // operations sent together
   std::uint32_t in_flight = 1;  // batches, or single operations, of one client
-  double target_hz = 0;         // operations a second, of all; 0: as many as are answered
+  double target_hz = 0;         // operations per second of all clients; 0: no limit
   bool load = true;
   std::uint64_t seed = 1;
   int server_pid = 0;  // 0: unknown
@@ -41,12 +42,12 @@ struct bench_options {
   }
 };
 
-// Of one client, or of all. Times are in ticks.
+// Results of one client, or of all. Times are in ticks.
 struct tally {
   std::array<support::histogram, steps> times;
-  std::uint64_t misses = 0;    // reads that found nothing
-  std::uint64_t wrong = 0;     // reads that found what is another key's
-  std::uint64_t failures = 0;  // operations that the server did not carry out
+  std::uint64_t misses = 0;    // reads of keys that do not exist
+  std::uint64_t wrong = 0;     // reads that returned the value of another key
+  std::uint64_t failures = 0;  // operations that the server did not execute
   std::string first_failure = {};
   client_counters paths = {};  // native
 
@@ -55,7 +56,7 @@ struct tally {
   void add(const tally& more);
 };
 
-// CPU time, nanoseconds.
+// CPU times, in nanoseconds.
 struct cpu_times {
   std::int64_t client_ns = 0;
   std::optional<std::int64_t> server_ns = {};
@@ -81,11 +82,11 @@ struct bench_result {
   [[nodiscard]] bool valid() const noexcept { return found.wrong == 0 && found.failures == 0; }
 };
 
-// Throws std::exception: what client and resp_client throw, and std::runtime_error where there is nothing to be
-// measured.
+// Throws std::exception: those of client and resp_client, and std::runtime_error if there is
+// nothing to measure.
 [[nodiscard]] bench_result run_bench(const service& s, const bench_options& o);
 
-// Why `pid`'s CPU time cannot be told; empty: it can.
+// Returns why `pid`'s CPU time cannot be measured, or an empty string if it can.
 [[nodiscard]] std::string why_not_measurable(int pid);
 
 [[nodiscard]] std::string to_table(const bench_result& r);

@@ -1,4 +1,4 @@
-// A benchmark's figures, for people and for machines.
+// Reports of a benchmark: a table for people, JSON for programs.
 #include "../../support/json_figures.hpp"
 #include "bench.hpp"
 

@@ -1,4 +1,4 @@
-// Commands as people type them, whichever protocol carries them.
+// Commands in their typed form, independent of the protocol.
 #pragma once
 
 #include "../resp/value.hpp"
@@ -14,14 +14,14 @@ namespace kv::cli {
 class console {
  public:
   virtual ~console() = default;
-  // REQUIRES at least one word. A command that is none, or fails, is an error as a value. Throws std::exception
-  // where the server is lost.
+  // REQUIRES at least one word. An unknown or failed command returns an error value. Throws
+  // std::exception if the connection to the server is lost.
   virtual resp_value run(const std::vector<std::string>& words) = 0;
-  // For the shell: what there is.
+  // For the shell: the list of commands.
   [[nodiscard]] virtual std::string help() const = 0;
 };
 
-// Throws std::exception where the server is not reached, or does not want it.
+// Throws std::exception if the server cannot be reached or refuses the connection.
 [[nodiscard]] std::unique_ptr<console> connect_native_console(const service& s);
 [[nodiscard]] std::unique_ptr<console> connect_resp_console(const service& s);
 [[nodiscard]] inline std::unique_ptr<console> connect_console(const service& s) {

@@ -1,4 +1,4 @@
-// What processes have used of the processors.
+// CPU times of processes.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace kv::cli {
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
 }
 
-// User and system time of all threads of a process, those that have ended included, in nanoseconds; nothing where
-// there is none. Of any process of this machine: nobody need be allowed to.
+// User and system time of all threads of a process, including ended ones, in nanoseconds; nothing
+// if the process does not exist. Works for any process of this machine, without special permission.
 [[nodiscard]] inline std::optional<std::int64_t> cpu_ns_of(int pid) noexcept {
   clockid_t id{};
   if (pid <= 0 || ::clock_getcpuclockid(pid, &id) != 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// Ctrl-C while something is measured: what there is so far is wanted.
+// Ctrl-C during a measurement: the results so far are still reported.
 #pragma once
 
 #include <csignal>
@@ -6,8 +6,8 @@
 
 namespace kv::cli {
 
-// One at a time, made before any thread that lives as long as it. The first SIGINT or SIGTERM is only noted; the one
-// after it ends the program.
+// At most one exists at a time; it must be created before any thread that lives as long as it. The
+// first SIGINT or SIGTERM is only recorded; the next one terminates the program.
 class interrupts {
  public:
   interrupts() noexcept {
@@ -20,7 +20,7 @@ class interrupts {
   interrupts(const interrupts&) = delete;
   interrupts& operator=(const interrupts&) = delete;
 
-  // On the thread that made it.
+  // Only on the thread that created it.
   [[nodiscard]] bool came() noexcept {
     if (came_) return true;
     const timespec at_once{};

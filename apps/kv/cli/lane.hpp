@@ -1,4 +1,4 @@
-// What one client of a benchmark has to do, and what it notes of it.
+// The work of one client of a benchmark, and its results.
 #pragma once
 
 #include "../../support/ticks.hpp"
@@ -15,7 +15,7 @@ namespace kv::cli {
 
 enum class phase : std::uint8_t { warming, measuring, over };
 
-// What all clients look at. The thread that coordinates them writes `now`.
+// State that all clients read. The coordinating thread writes `now`.
 struct stage {
   const double ticks_per_ns;
   std::atomic<phase> now{phase::warming};
@@ -37,22 +37,22 @@ class lane {
         gap_ns_(o.target_hz > 0 ? 1e9 * o.batch * o.clients / o.target_hz : 0),
         number_(number) {}
 
-  // What to load: [first, last).
+  // Range of records to load: [first, last).
   [[nodiscard]] std::uint64_t first_to_load() const noexcept { return bound(number_); }
   [[nodiscard]] std::uint64_t last_to_load() const noexcept { return bound(number_ + 1); }
-  // False: it is not wanted any more.
+  // Reports `more` loaded records. Returns false if loading is to stop.
   [[nodiscard]] bool loaded(std::uint64_t more) noexcept {
     stage_.loaded += more;
     return stage_.now.load(std::memory_order_relaxed) != phase::over;
   }
 
-  // Whether so many further operations are to be done; nothing else changes that.
+  // True if further operations are to be begun. measuring() changes only in this function.
   [[nodiscard]] bool goes_on() noexcept {
     const phase now = stage_.now.load(std::memory_order_relaxed);
     if (now == phase::over) return false;
     if (now == phase::measuring && !measuring_) {
       measuring_ = true;
-      next_due_ns_ = 0;  // what the warm-up was behind by is not made up for now
+      next_due_ns_ = 0;  // do not catch up on the delay of the warm-up
     }
     return options_.operations == 0 || !measuring_ || begun_ < share_;
   }
@@ -63,14 +63,14 @@ class lane {
   }
 
   [[nodiscard]] bool open_loop() const noexcept { return gap_ns_ > 0; }
-  // When the next batch is to begin, by support::now(). REQUIRES open_loop().
+  // Time at which the next batch is to begin, by support::now(). REQUIRES open_loop().
   [[nodiscard]] std::int64_t due_ns() noexcept {
     if (next_due_ns_ == 0) next_due_ns_ = static_cast<double>(support::now().ns);
     const double due = next_due_ns_;
     next_due_ns_ += gap_ns_;
     return static_cast<std::int64_t>(due);
   }
-  // What counts as the beginning of what was due then, and is begun now: support::ticks().
+  // Start time, in support::ticks(), of an operation that was due at `due_ns` and begins now.
   [[nodiscard]] std::uint64_t began(std::int64_t due_ns) const noexcept {
     const auto late = static_cast<double>(support::now().ns - due_ns);
     const double late_ticks = late > 0 ? late * stage_.ticks_per_ns : 0;
@@ -103,7 +103,7 @@ class lane {
   stage& stage_;
   inserted_records& all_;
   workload wanted_;
-  std::uint64_t share_;  // of --operations
+  std::uint64_t share_;  // its share of --operations
   std::uint64_t begun_ = 0;
   double gap_ns_;
   double next_due_ns_ = 0;
@@ -111,7 +111,8 @@ class lane {
   bool measuring_ = false;
 };
 
-// A client that does what a lane says, on a thread of its own. Both throw what its protocol's client throws.
+// A client that executes the work of a lane, on a separate thread. Both functions throw the
+// exceptions of its client.
 class driver {
  public:
   virtual ~driver() = default;

@@ -31,7 +31,7 @@ void require(bool done, const std::string& why) {
   if (!done) throw std::runtime_error(why);
 }
 
-// What one server is asked.
+// The probes of one server.
 class prober {
  public:
   virtual ~prober() = default;
@@ -50,8 +50,8 @@ class native_prober final : public prober {
   ~native_prober() override {
     try {
       client_.erase(key_);
-    } catch (const cordma::error&) {  // the server is gone, and the key is its own
-    }
+      // the connection is closed, and only this program uses the key
+    } catch (const cordma::error&) {}
   }
   std::vector<probe> probes() override {
     std::vector<probe> all;
@@ -96,8 +96,8 @@ class resp_prober final : public prober {
   ~resp_prober() override {
     try {
       client_.call({"DEL", key_});
-    } catch (const std::exception&) {  // the server is gone, and the key is its own
-    }
+      // the connection is closed, and only this program uses the key
+    } catch (const std::exception&) {}
   }
   std::vector<probe> probes() override {
     std::vector<probe> all;
@@ -161,7 +161,7 @@ void round(std::vector<probe>& all) {
   }
 }
 
-// Where a terminal looks on, what there is so far: once a second, over what was there before.
+// On a terminal, shows the intermediate results once a second, replacing the previous ones.
 class live_table {
  public:
   explicit live_table(bool wanted) : wanted_(wanted && ::isatty(STDERR_FILENO) != 0) {}
@@ -201,7 +201,7 @@ int run_latency(const service& s, const latency_options& o) {
   for (int i = 0; i < warm_up_rounds; ++i) round(all);
   for (probe& p : all) p.times.clear();
 
-  constexpr int rounds_at_once = 64;  // between two looks at the clock, without pauses
+  constexpr int rounds_at_once = 64;  // between two readings of the clock, without pauses
   live_table live(!o.json);
   const support::instant began = support::now();
   support::instant now = began;

@@ -1,4 +1,4 @@
-// How long one operation takes, one at a time.
+// Measures the latency of single operations, one at a time.
 #pragma once
 
 #include "service.hpp"
@@ -14,7 +14,7 @@ struct latency_options {
   bool json = false;
 };
 
-// Writes a key of its own, and erases it in the end. The code to end with.
+// Writes a separate key and erases it at the end. Returns the exit code.
 [[nodiscard]] int run_latency(const service& s, const latency_options& o);
 
 }  // namespace kv::cli

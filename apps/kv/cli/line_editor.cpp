@@ -17,7 +17,7 @@ constexpr char backspace = 127;
 
 bool continues(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Columns, where every character takes one.
+// Number of columns, with one column per character.
 std::size_t width(std::string_view text) noexcept {
   return static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return !continues(c); }));
@@ -39,7 +39,7 @@ void write_all(std::string_view text) noexcept {
   }
 }
 
-// Nothing: there is no more.
+// Returns nothing at the end of the input.
 std::optional<char> read_byte() noexcept {
   char c = 0;
   ssize_t n = 0;
@@ -50,7 +50,7 @@ std::optional<char> read_byte() noexcept {
   return c;
 }
 
-// The terminal gives every byte as it is typed, as long as this lives.
+// While this exists, the terminal delivers every byte immediately.
 class raw_terminal {
  public:
   raw_terminal() noexcept {
@@ -110,7 +110,7 @@ void line_editor::recall(std::size_t which) {
   at_ = line_.size();
 }
 
-// Of a line that is too long, as much as there is room for around the cursor.
+// Of a line that is too long, shows the part around the cursor that fits.
 void line_editor::show(std::string_view prompt) const {
   const std::size_t all = columns();
   const std::size_t room = all > prompt.size() + 1 ? all - prompt.size() - 1 : 1;
@@ -124,7 +124,7 @@ void line_editor::show(std::string_view prompt) const {
   write_all(text);
 }
 
-// Behind an escape: an arrow, say.
+// Handles the rest of an escape sequence, such as an arrow key.
 void line_editor::take_sequence() {
   if (read_byte() != '[') return;
   std::optional<char> c = read_byte();

@@ -1,4 +1,4 @@
-// A line typed at a terminal: moving in it, and those typed before.
+// Reads a line typed at a terminal, with editing and a history.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,20 @@
 
 namespace kv::cli {
 
-// Standard input and output are terminals. What was typed is kept in memory only: it may hold secrets.
+// REQUIRES that standard input and output are terminals. The history is kept in memory only, as it
+// may contain secrets.
 class line_editor {
  public:
   static constexpr std::size_t most_remembered = 1000;
   enum class end : std::uint8_t { line, given_up, over };  // Enter, Ctrl-C, Ctrl-D
 
-  // What was typed is in `line`.
+  // The typed text is stored in `line`.
   [[nodiscard]] end read(std::string_view prompt, std::string& line);
   [[nodiscard]] const std::deque<std::string>& remembered() const noexcept { return history_; }
 
  private:
   void show(std::string_view prompt) const;
-  bool take(char c);  // false: nothing to show anew
+  bool take(char c);  // false: nothing to redraw
   void take_sequence();
   void recall(std::size_t which);
   void left() noexcept;
@@ -30,10 +31,10 @@ class line_editor {
   void erase_word();
 
   std::string line_;
-  std::size_t at_ = 0;  // of the cursor, a byte of line_
+  std::size_t at_ = 0;  // position of the cursor, in bytes of line_
   std::deque<std::string> history_;
-  std::size_t place_ = 0;  // in history_; its size: what is being typed
-  std::string typed_;      // kept while one looks through history_
+  std::size_t place_ = 0;  // index in history_; its size: the line being typed
+  std::string typed_;      // the line being typed, kept while an older one is shown
 };
 
 }  // namespace kv::cli

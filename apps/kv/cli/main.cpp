@@ -1,4 +1,5 @@
-// cordma-kv-cli: commands, a shell, latencies and benchmarks for cordma-kv, and for whatever speaks Redis's protocol.
+// cordma-kv-cli: commands, a shell, latencies and benchmarks for cordma-kv and other servers with
+// Redis's protocol.
 #include "../../support/standard_descriptors.hpp"
 #include "../../support/standard_output.hpp"
 #include "options.hpp"
@@ -16,7 +17,7 @@ constexpr const char* program = "cordma-kv-cli";
 constexpr int exit_failed = 1;
 constexpr int exit_interrupted = 130;
 
-// Whoever looks at a terminal wants to know what is what; a program wants the bytes.
+// A terminal gets the formatted value; a program gets the raw bytes.
 style shown_as(style wanted) {
   return wanted == style::pretty && ::isatty(STDOUT_FILENO) == 0 ? style::raw : wanted;
 }

@@ -1,4 +1,4 @@
-// Commands in Redis's words, carried by the native protocol.
+// Redis commands, sent over the native protocol.
 #include "../native/blocking_client.hpp"
 #include "console.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 using native::status;
 using words = std::span<const std::string>;
 
-// What is answered as an error.
+// Becomes an error reply.
 class refusal : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -45,7 +45,7 @@ std::int64_t now_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
-// Past moments stay moments: 0 would be for ever.
+// A past time must remain a time: 0 would mean no expiry.
 unix_ms moment(std::int64_t ms) { return static_cast<unix_ms>(std::max<std::int64_t>(ms, 1)); }
 
 unix_ms moment_of(const std::string& text, std::int64_t unit_ms, std::int64_t from_ms) {
@@ -57,7 +57,7 @@ unix_ms moment_of(const std::string& text, std::int64_t unit_ms, std::int64_t fr
   return moment(ms);
 }
 
-// Of SET's options, as Redis takes them: above zero, though it is of the past.
+// For SET's options, as in Redis: the number must be above zero, but the time may be in the past.
 unix_ms expiry_of(const std::string& text, std::int64_t unit_ms, std::int64_t from_ms) {
   if (number_of(text) <= 0) throw refusal("ERR invalid expire time in 'set' command");
   return moment_of(text, unit_ms, from_ms);
@@ -178,7 +178,7 @@ class native_console final : public console {
     in_batches(
         of, 1, [](batch& b, words key) { return b.get(key[0]); },
         [&](const reply& r) {
-          // As Redis has it: what is no string is not there.
+          // as in Redis: a key that holds no string returns nil
           if (r.outcome != status::wrong_type) require_success(r);
           all.items.push_back(value_of(r));
         });
@@ -191,7 +191,7 @@ class native_console final : public console {
     return counted(of, [](batch& b, words key) { return b.erase(key[0]); }, status::done);
   }
   resp_value touch(words of) {
-    // A get is a use as well, and says whether the key is there.
+    // A get is a use as well, and reports whether the key exists.
     return exists(of);
   }
   resp_value mset(words of) {
@@ -305,7 +305,7 @@ class native_console final : public console {
     if (r.expiry == never_expires) return -1;
     return std::max<std::int64_t>(static_cast<std::int64_t>(r.expiry) - now_ms(), 0);
   }
-  // Its value is the client's until the next.
+  // The value is valid until the client's next request.
   reply found(const std::string& key) {
     const reply r = client_.get(key, value_);
     require_success(r);
@@ -323,11 +323,11 @@ class native_console final : public console {
     const reply r = single([&](batch& b) { return b.expire(key, when); });
     return resp_value::of_integer(r ? 1 : 0);
   }
-  // However many there are; `each` words make one operation.
+  // Splits any number of words into batches; `each` words form one operation.
   template <class Add, class Take>
   void in_batches(words of, std::size_t each, Add add, Take take) {
     const auto send = [&] {
-      client_.read(batch_);  // what is no get is run
+      client_.read(batch_);  // operations other than gets are run on the server
       for (const reply& r : batch_.replies()) take(r);
       batch_.clear();
     };

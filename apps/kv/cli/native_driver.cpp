@@ -1,4 +1,4 @@
-// A client of a benchmark that speaks the native protocol.
+// A benchmark client for the native protocol.
 #include "../native/client.hpp"
 #include "lane.hpp"
 
@@ -32,7 +32,7 @@ client_counters operator-(const client_counters& later, const client_counters& e
           .registrations = later.registrations - earlier.registrations};
 }
 
-// What the tasks of one client share.
+// State that the tasks of one client share.
 struct shared_lane {
   client* with = nullptr;
   lane* what = nullptr;
@@ -40,7 +40,7 @@ struct shared_lane {
   bool counting = false;
   client_counters before = {};
 
-  // As lane::goes_on().
+  // Like lane::goes_on().
   bool goes_on() {
     const bool on = what->goes_on();
     if (what->measuring() && !counting) {
@@ -51,7 +51,7 @@ struct shared_lane {
   }
 };
 
-// Until the next is due; returns what counts as its beginning.
+// Waits until the next operation is due. Returns its start time.
 task<std::uint64_t> begin(lane* l) {
   const std::int64_t due = l->due_ns();
   const std::int64_t early = due - support::now().ns;
@@ -70,7 +70,7 @@ void note_read(lane& l, const choice& c, const reply& r) {
   l.has_read(c.record, static_cast<bool>(r), r.value);
 }
 
-// Operations one after the other.
+// Runs operations one after the other.
 task<void> drive_singly(shared_lane* of) {
   lane& l = *of->what;
   std::string value;
@@ -112,7 +112,7 @@ void note_all(lane& l, const std::vector<choice>& asked, const batch& answered,
   }
 }
 
-// Many at a time.
+// Runs operations in batches.
 task<void> drive_in_batches(shared_lane* of) {
   lane& l = *of->what;
   batch b;
@@ -173,7 +173,7 @@ class driver_by_native final : public driver {
   ~driver_by_native() override {
     try {
       worker_.run(client_->close());
-    } catch (const cordma::error&) {  // it is gone already
+    } catch (const cordma::error&) {  // already disconnected
     }
   }
   void load() override { worker_.run(load_share(client_.get(), &lane_)); }

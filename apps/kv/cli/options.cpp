@@ -226,7 +226,7 @@ void finish(options& o, const texts& t) {
   if (o.json) {
     o.once.as = style::json;
   } else if (!t.raw) {
-    o.once.as = style::pretty;  // main() knows whether anybody looks
+    o.once.as = style::pretty;  // main() checks for a terminal
   }
   if (o.what != job::once && (o.once.last_from_stdin || o.once.exact)) {
     throw std::invalid_argument("-x and --exact go with one command");

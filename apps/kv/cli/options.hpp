@@ -20,12 +20,12 @@ struct options {
   service where;
   bool json = false;
   once_options once;
-  std::vector<std::string> words;  // of the command, once
+  std::vector<std::string> words;  // of the command, for job::once
   latency_options latency;
   bench_options bench;
 };
 
-// The code to end with, where there is nothing to be done: 0 after --help, 2 after what is wrong was said.
+// Returns the exit code if there is nothing to do: 0 after --help, 2 after an error was printed.
 [[nodiscard]] std::optional<int> parse(int argc, char** argv, options& into);
 
 }  // namespace kv::cli

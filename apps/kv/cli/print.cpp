@@ -92,7 +92,7 @@ std::string base64(std::string_view text) {
   return out;
 }
 
-// nlohmann's own check, which it makes when it writes: an exception is what it says no with.
+// Uses nlohmann's check, which runs when it serializes and reports a fault as an exception.
 bool is_utf8(std::string_view text) {
   try {
     static_cast<void>(ordered_json(text).dump());

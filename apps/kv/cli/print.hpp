@@ -1,4 +1,4 @@
-// Replies, as people and programs read them.
+// Formats replies for people and for programs.
 #pragma once
 
 #include "../resp/value.hpp"
@@ -8,11 +8,11 @@
 
 namespace kv::cli {
 
-// For a terminal: one line for each value, bytes that are no text as \xHH, what kind it is.
+// For a terminal: one line for each value, with its type; non-text bytes are shown as \xHH.
 [[nodiscard]] std::string to_pretty(const resp_value& v);
-// For programs: the bytes as they are, a line for each value.
+// For programs: the raw bytes, one line for each value.
 [[nodiscard]] std::string to_raw(const resp_value& v);
-// One line. Bytes that are no UTF-8 are {"base64": "..."}, an error is {"error": "..."}.
+// One line. Text that is not UTF-8 becomes {"base64": "..."}, an error becomes {"error": "..."}.
 [[nodiscard]] std::string to_json_line(const resp_value& v);
 
 }  // namespace kv::cli

@@ -27,8 +27,8 @@ class record_key {
   std::array<char, 16> text_;
 };
 
-// A value begins with the number of its record, so that one that is another's is known; then how many it is of this
-// client; the rest nobody would compress.
+// A value begins with the number of its record, which identifies a value of another record. A
+// counter of this client follows; the rest is incompressible.
 class record_values {
  public:
   record_values(std::size_t bytes, std::uint64_t seed) : text_(bytes, '\0') {
@@ -37,7 +37,7 @@ class record_values {
       c = static_cast<char>(seed >> 56);
     }
   }
-  // Holds until the next.
+  // Valid until the next call.
   [[nodiscard]] std::string_view next(std::uint64_t record) noexcept {
     ++count_;
     put(0, record);

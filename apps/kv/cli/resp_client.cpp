@@ -17,9 +17,9 @@
 namespace kv::cli {
 namespace {
 
-constexpr std::size_t most_waiting = std::size_t{1} << 20;  // bytes that are not sent yet
+constexpr std::size_t most_waiting = std::size_t{1} << 20;  // unsent bytes
 
-// Decimal digits and a line's end.
+// Appends a sign, decimal digits and a line end.
 void append_count(std::string& to, char sign, std::size_t n) {
   char digits[24];
   digits[0] = sign;
@@ -112,7 +112,8 @@ void resp_client::add(std::span<const std::string_view> words) {
   }
 }
 
-// To send more, or to take in what keeps the server from it.
+// Waits until more can be sent, or until there are replies to read, which otherwise block the
+// server.
 void resp_client::wait_for_room() {
   pollfd at{.fd = socket_.get(), .events = POLLIN | POLLOUT, .revents = 0};
   const int most_ms = timeout_.count() == 0 ? -1 : static_cast<int>(timeout_.count());

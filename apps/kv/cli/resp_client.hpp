@@ -1,4 +1,4 @@
-// A blocking client of RESP: what the program speaks with Redis, and with cordma-kv's other door.
+// A blocking RESP client, for Redis and for the RESP port of cordma-kv.
 #pragma once
 
 #include "../resp/value.hpp"
@@ -16,29 +16,31 @@
 namespace kv::cli {
 
 struct resp_options {
-  std::string_view user = {};                                   // copied; empty: the default one
-  std::string_view password = {};                               // copied; empty: none is said
-  unsigned version = 2;                                         // of the protocol: 2 or 3
-  std::chrono::milliseconds timeout = std::chrono::seconds(5);  // for each reply; zero: for ever
+  std::string_view user = {};  // copied; empty: the default user
+  // copied; empty: no password is sent
+  std::string_view password = {};
+  unsigned version = 2;                                         // protocol version: 2 or 3
+  std::chrono::milliseconds timeout = std::chrono::seconds(5);  // for each reply; zero: no limit
 };
 static_assert(std::is_trivially_destructible_v<resp_options>);
 
-// Bound to one thread. Throws std::runtime_error, which says of whom and what: the server cannot be reached, does
-// not admit it, goes away, or does not answer in time; resp_error where it does not speak RESP. An error that is
-// its answer to a command is a value.
+// Bound to one thread. Throws std::runtime_error, naming the server and the reason, if the server
+// cannot be reached, refuses the login, disconnects, or does not reply in time. Throws resp_error
+// if its replies are not RESP. An error reply to a command is returned as a value.
 class resp_client {
  public:
   // "HOST:PORT", or the path of a unix socket.
   resp_client(const std::string& server, const resp_options& options);
 
-  // A command that goes out with flush(); or before, where many wait.
+  // Adds a command. It is sent by flush(), or earlier if many commands are waiting.
   void add(std::span<const std::string_view> words);
   void add(std::initializer_list<std::string_view> words) {
     add(std::span(words.begin(), words.size()));
   }
-  // However much it is: what comes meanwhile is taken in, so that neither side waits for the other.
+  // Sends all commands. Replies that arrive meanwhile are read, so that neither side blocks the
+  // other.
   void flush();
-  // The reply to the command that is the next in turn. The reference holds until the next call.
+  // Returns the reply to the oldest unanswered command. The reference is valid until the next call.
   const resp_value& receive();
 
   resp_value call(std::span<const std::string_view> words);

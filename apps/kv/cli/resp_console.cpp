@@ -1,4 +1,4 @@
-// Commands that go to the server as they are.
+// Sends commands to the server unchanged.
 #include "console.hpp"
 
 #include <string_view>

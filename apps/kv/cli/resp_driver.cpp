@@ -1,4 +1,4 @@
-// A client of a benchmark that speaks RESP.
+// A benchmark client for RESP.
 #include "lane.hpp"
 #include "resp_client.hpp"
 
@@ -18,7 +18,7 @@ class driver_by_resp final : public driver {
  public:
   driver_by_resp(const service& s, const bench_options& o, lane& l)
       : client_(s.resp, s.as_resp()), lane_(l), batch_(o.batch) {
-    ::prctl(PR_SET_TIMERSLACK, 1);  // what is due is not to be late by 50 us
+    ::prctl(PR_SET_TIMERSLACK, 1);  // avoids the default slack of 50 us for due operations
   }
 
   void load() override {
@@ -43,7 +43,7 @@ class driver_by_resp final : public driver {
       while (asked_.size() < batch_) asked_.push_back(lane_.next());
       const std::uint64_t from = begin();
       ask();
-      // What is modified has to be read first; both then take another round trip.
+      // A value to modify must be read first; both steps then take another round trip.
       const bool again = receive_first();
       if (again) modify();
       const std::uint64_t time = ticks() - from;
@@ -101,7 +101,7 @@ class driver_by_resp final : public driver {
     }
   }
 
-  // Waits until the next is due; returns what counts as its beginning.
+  // Waits until the next batch is due. Returns its start time.
   std::uint64_t begin() noexcept {
     if (!lane_.open_loop()) return ticks();
     const std::int64_t due = lane_.due_ns();

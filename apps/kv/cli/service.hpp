@@ -1,4 +1,4 @@
-// Which server the program talks to, and how.
+// The server that the program connects to, and the options of the connection.
 #pragma once
 
 #include "../native/client.hpp"
@@ -16,7 +16,7 @@ inline constexpr const char* default_server = "127.0.0.1:7379";
 
 struct service {
   std::string native = default_server;  // HOST:PORT
-  std::string resp = {};                // HOST:PORT or a path; empty: the native protocol is spoken
+  std::string resp = {};                // HOST:PORT or a path; empty: the native protocol is used
   std::string user = {};                // over RESP
   std::string token = {};               // over RESP: the password
   std::optional<cordma::transport::kind> transport = {};
@@ -27,7 +27,7 @@ struct service {
 
   [[nodiscard]] bool is_resp() const noexcept { return !resp.empty(); }
   [[nodiscard]] const std::string& name() const noexcept { return is_resp() ? resp : native; }
-  // Views of this.
+  // Views into this object.
   [[nodiscard]] client_options as_native() const noexcept {
     return {.token = token, .transport = transport, .gets = gets, .timeout = timeout};
   }

@@ -25,7 +25,7 @@ void print(const resp_value& v, style as) {
   const std::string text = as == style::json     ? to_json_line(v)
                            : as == style::pretty ? to_pretty(v)
                                                  : to_raw(v);
-  // An error is none of the bytes that somebody's pipe is to get.
+  // With raw output, errors go to stderr, so that a pipe gets only values.
   std::FILE* const to = v.is_error() && as == style::raw ? stderr : stdout;
   std::fwrite(text.data(), 1, text.size(), to);
 }
@@ -41,12 +41,12 @@ std::string read_standard_input() {
   return all;
 }
 
-// Where lines come from.
+// Source of the lines.
 class lines {
  public:
   lines() : typed_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {}
   [[nodiscard]] bool typed() const noexcept { return typed_; }
-  // False: there are no more.
+  // Returns false at the end of the input.
   bool next(const std::string& prompt, std::string& line) {
     if (!typed_) return static_cast<bool>(std::getline(std::cin, line));
     std::fflush(stdout);
@@ -107,7 +107,7 @@ class shell {
       return !v.is_error();
     } catch (const std::exception& e) {
       if (!lines_.typed()) throw;
-      // Whoever is there may go on once the server is back.
+      // An interactive user may continue once the server is available again.
       std::fprintf(stderr, "cordma-kv-cli: %s\n", e.what());
       console_.reset();
       return false;

@@ -1,4 +1,4 @@
-// Commands one after the other: typed at a terminal, or from a pipe.
+// Runs commands one after the other, typed at a terminal or read from a pipe.
 #pragma once
 
 #include "service.hpp"
@@ -11,10 +11,10 @@ namespace kv::cli {
 
 enum class style : std::uint8_t { raw, pretty, json };
 
-// The code to end with: 1 where one of them failed and nobody was there to see it.
+// Returns the exit code: 1 if a command failed and the input is not interactive.
 [[nodiscard]] int run_shell(const service& s, style as);
-// One command: 0, 1: an error, 3: nil. `last_from_stdin`: what standard input has is one word more. `exact`: nothing
-// is printed but the bytes of the value.
+// Runs one command. Exit codes: 0; 1 for an error; 3 for nil. `last_from_stdin`: the content of
+// standard input is the last word. `exact`: only the bytes of the value are printed.
 struct once_options {
   style as = style::raw;
   bool last_from_stdin = false;

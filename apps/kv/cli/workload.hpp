@@ -1,4 +1,4 @@
-// What a benchmark asks for: YCSB's core workloads, without scans.
+// Requests of a benchmark: YCSB's core workloads, without scans.
 #pragma once
 
 #include "zipfian.hpp"
@@ -39,13 +39,15 @@ inline constexpr std::array<mix, 8> mixes{{
 }};
 [[nodiscard]] const mix* find_mix(std::string_view name) noexcept;
 
-// Numbers of records that are being inserted, by many, and up to which of them all are there. Thread-safe.
+// Allocates numbers to records inserted by many clients, and tracks up to which number all exist.
+// Thread-safe.
 class inserted_records {
  public:
-  // Of those before `from` all are there.
+  // All records below `from` already exist.
   explicit inserted_records(std::uint64_t from) : next_(from), all_below_(from), done_(window) {}
   [[nodiscard]] std::uint64_t take() noexcept { return next_.fetch_add(1); }
-  // REQUIRES that fewer than `window` others are between take() and this.
+  // Reports that the record exists. REQUIRES fewer than `window` other calls of take() since the
+  // record's take().
   void there(std::uint64_t record);
   [[nodiscard]] std::uint64_t all_below() const noexcept {
     return all_below_.load(std::memory_order_acquire);
@@ -56,7 +58,7 @@ class inserted_records {
   std::atomic<std::uint64_t> next_;
   std::atomic<std::uint64_t> all_below_;
   std::mutex guard_;
-  std::vector<bool> done_;  // those beyond all_below_, by their number modulo the window
+  std::vector<bool> done_;  // existing records above all_below_, by their number modulo the window
 };
 
 struct choice {
@@ -64,10 +66,10 @@ struct choice {
   std::uint64_t record = 0;
 };
 
-// What one client asks for, one after the other. Bound to one thread; `all` outlives it.
+// The sequence of requests of one client. Bound to one thread; `all` must outlive it.
 class workload {
  public:
-  // `law` is of as many items as there are records where they are wanted as `latest`; of scrambled_items else.
+  // For `latest`, `law` has as many items as there are records; otherwise scrambled_items.
   workload(const mix& what, spread records, const zipfian& law, inserted_records& all,
            std::uint64_t seed) noexcept;
   [[nodiscard]] choice next() noexcept;

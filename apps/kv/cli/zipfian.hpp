@@ -1,4 +1,4 @@
-// Which record is wanted: some far more often than others, as it is with real keys.
+// Selection of records: some are requested far more often than others, as with real keys.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace kv::cli {
 
-// Numbers that look random, from any start (SplitMix64: Steele, Lea, Flood, 2014). Not for secrets.
+// Pseudo-random numbers from any seed (SplitMix64: Steele, Lea, Flood, 2014). Not for secrets.
 class random_numbers {
  public:
   explicit random_numbers(std::uint64_t seed) noexcept : state_(seed) {}
@@ -28,7 +28,7 @@ class random_numbers {
   std::uint64_t state_;
 };
 
-// FNV-1a of the eight bytes of a number, as YCSB scrambles ranks with it.
+// FNV-1a of the eight bytes of a number, which YCSB uses to scramble ranks.
 [[nodiscard]] constexpr std::uint64_t scrambled(std::uint64_t value) noexcept {
   std::uint64_t hash = 0xCBF29CE484222325;
   for (int i = 0; i < 8; ++i) {
@@ -38,13 +38,13 @@ class random_numbers {
   return hash;
 }
 
-// Ranks from 0 on, of which k comes with a probability proportional to 1 / (k + 1)^theta: Gray et al., "Quickly
-// Generating Billion-Record Synthetic Databases" (1994), as in YCSB. Exact for the first two, an approximation of the
-// others.
+// Ranks from 0 on; the probability of rank k is proportional to 1 / (k + 1)^theta: Gray et al.,
+// "Quickly Generating Billion-Record Synthetic Databases" (1994), as in YCSB. Exact for the first
+// two ranks, approximate for the others.
 class zipfian {
  public:
   static constexpr double usual_theta = 0.99;
-  // Takes time in proportion to `items`, of which there is at least one; unless `zeta` is known.
+  // Takes time proportional to `items`, unless `zeta` is known. REQUIRES at least one item.
   explicit zipfian(std::uint64_t items, double theta = usual_theta, double zeta = 0) noexcept
       : theta_(theta), alpha_(1 / (1 - theta)), second_(1 + std::pow(0.5, theta)) {
     if (zeta > 0) {
@@ -54,7 +54,7 @@ class zipfian {
     grow(items);
   }
 
-  // There are more of them now; takes time in proportion to how many more.
+  // Increases the number of items; takes time proportional to the increase.
   void grow(std::uint64_t items) noexcept {
     for (; items_ < items; ++items_) zeta_ += 1 / std::pow(static_cast<double>(items_ + 1), theta_);
     const auto n = static_cast<double>(items_);
@@ -82,9 +82,9 @@ class zipfian {
   std::uint64_t items_ = 0;
 };
 
-// Of more items than there are records; the ranks are then scattered over those, so that the records that are wanted
-// most lie anywhere, and however many there are, the same share of requests is for the first (YCSB's
-// ScrambledZipfianGenerator, with its constants).
+// More items than there are records. The ranks are scattered over the records, so that popular
+// records are at random positions and the share of the first rank does not depend on the number of
+// records (YCSB's ScrambledZipfianGenerator, with its constants).
 inline constexpr std::uint64_t scrambled_items = 10'000'000'000;
 inline constexpr double scrambled_zeta = 26.46902820178302;
 

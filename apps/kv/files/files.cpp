@@ -10,7 +10,7 @@
 namespace kv {
 namespace {
 
-constexpr mode_t file_mode = 0644;  // less what the umask takes
+constexpr mode_t file_mode = 0644;  // reduced by the umask
 constexpr mode_t directory_mode = 0755;
 
 cordma::result<cordma::unique_fd> create(const std::string& path, int how) {
@@ -19,7 +19,8 @@ cordma::result<cordma::unique_fd> create(const std::string& path, int how) {
   return fd;
 }
 
-// Whoever could not read the one before cannot read this one either.
+// Copies the permissions of the replaced file, so that a process that could not read it cannot read
+// the new one.
 cordma::result<void> take_mode(int fd, const std::string& before, const std::string& path) {
   struct stat status{};
   if (::stat(before.c_str(), &status) != 0) return {};

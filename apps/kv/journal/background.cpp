@@ -1,4 +1,4 @@
-// What the journal does beside its work: rewrites and snapshots.
+// Background work of the journal: rewrites and snapshots.
 #include "../files/files.hpp"
 #include "journal.hpp"
 #include "shard_walk.hpp"
@@ -19,13 +19,13 @@ std::string_view name(background what) noexcept {
   return what == background::rewrite ? "rewrite of the journal" : "snapshot";
 }
 
-// Whether this is what the file holds.
+// True if the file contains exactly this text.
 bool holds(const std::string& path, const std::string& text) {
   const cordma::result<std::optional<std::string>> found = read_manifest(path);
   return found && *found && **found == text;
 }
 
-// An empty one where there is none. Errors: with the path.
+// Reads the manifest; an empty one if there is none. Errors: with the path.
 cordma::result<manifest> manifest_there(const std::string& path) {
   const cordma::result<std::optional<std::string>> text = read_manifest(path);
   if (!text) return text.why();
@@ -52,7 +52,7 @@ void journal::start(background what) {
   {
     const std::lock_guard lock(guard_);
     background expected = background::none;
-    if (!running_.compare_exchange_strong(expected, what)) return;  // a save() came first
+    if (!running_.compare_exchange_strong(expected, what)) return;  // a save() began first
     (what == background::rewrite ? rewrite_asked_ : snapshot_asked_) = false;
   }
   running_tasks_.spawn(run(what));
@@ -110,7 +110,7 @@ void journal::ended(background what, const std::optional<cordma::failure>& faile
   if (events_.on_background) events_.on_background(report);
 }
 
-// It is to be on, and is not: once, until that has changed.
+// Warns once if appendonly is set but not in effect, until that changes.
 void journal::tell_off(const std::optional<cordma::failure>& failed) {
   {
     const std::lock_guard lock(guard_);
@@ -133,7 +133,8 @@ void journal::tell_off(const std::optional<cordma::failure>& failed) {
 void journal::noted_snapshot(made how, const std::optional<cordma::failure>& failed, double seconds,
                              std::uint64_t changes) {
   told_.last_snapshot_seconds = seconds;
-  // One that was given up for the end says nothing of the disk; who waited for one knows that it failed.
+  // A snapshot aborted at the end does not indicate a disk fault. The caller of SAVE receives the
+  // failure itself.
   const bool counts = !failed || (how == made::behind && failed->code() != cordma::errc::canceled);
   if (counts) {
     told_.last_snapshot_failed = failed.has_value();
@@ -150,8 +151,8 @@ void journal::noted_snapshot(made how, const std::optional<cordma::failure>& fai
   changes_at_snapshot_ = changes;
 }
 
-// Nothing is written to the next increment before this one is on the disk for good. So that little has to wait for
-// that, most of it is brought there before.
+// The next increment is not written before this one is on the disk. Syncs most of this one now, so
+// that few records have to wait for it.
 cordma::task<void> journal::sync_ahead() {
   const std::uint64_t until = main_.appended();
   main_.flush();
@@ -193,7 +194,8 @@ cordma::task<void> journal::rewrite() {
   main_.trust();
 }
 
-// What changes from now on goes to a new increment. Where appendonly was off, the manifest learns of it with its base.
+// Directs changes from now on to a new increment. If appendonly was off, the manifest names it only
+// with its base.
 cordma::task<void> journal::next_increment() {
   std::optional<cordma::failure> failed;
   cordma::unique_fd fd;
@@ -207,7 +209,7 @@ cordma::task<void> journal::next_increment() {
       failed = made.why();
       return;
     }
-    if (!was_on) {  // one may lie there from before
+    if (!was_on) {  // A manifest from before may exist.
       cordma::result<manifest> old = manifest_there(directory() + "/" + manifest_file);
       if (!old) {
         failed = old.why();
@@ -239,7 +241,8 @@ cordma::task<void> journal::next_increment() {
                                           : sync_directory(directory());
     if (told) return;
     failed = told.why();
-    // It is not written to: the manifest is to name what is, and no file is to be missing that it names.
+    // No record goes to the new file: the manifest must name the files in use, and no file that it
+    // names may be missing.
     const std::string path = directory() + "/" + manifest_file;
     if (holds(path, files.text())) {
       (void)replace_file(directory(), manifest_file, files_.text());
@@ -257,8 +260,9 @@ cordma::task<void> journal::next_increment() {
   told_.current_bytes = base_bytes_ + older_bytes_;
 }
 
-// The new manifest names what it replaces as history, which is removed once it is there for good. Where that is not
-// known, since the directory could not be synced, either manifest may be found, and has all that it names.
+// The new manifest lists the replaced files as history; they are removed once it is safely on the
+// disk. If that is unknown, because the directory could not be synced, a restart may find either
+// manifest, and all files that it names.
 cordma::task<void> journal::install_base(std::uint64_t number) {
   std::optional<cordma::failure> failed;
   bool is_there = false;
@@ -280,7 +284,7 @@ cordma::task<void> journal::install_base(std::uint64_t number) {
     remove_file(directory() + "/" + files.base->name);
   });
   co_await switch_over;
-  // One that did not count yet counts only for certain.
+  // A journal that was not in effect yet takes effect only if it is certainly on the disk.
   if (is_there && (counts_ || !failed)) took_base(std::move(files));
   check(failed);
   co_await drop_history();
@@ -300,8 +304,8 @@ void journal::took_base(manifest files) {
   moved();
 }
 
-// What was replaced stands in the manifest until it is gone, so that nothing is left over. Where the manifest cannot be
-// written it goes on to name what is gone, which nobody minds, until the next rewrite.
+// Replaced files remain in the manifest until they are removed, so that none is left over. If the
+// manifest cannot be written, it names removed files until the next rewrite, which is harmless.
 cordma::task<void> journal::drop_history() {
   if (files_.history.empty()) co_return;
   std::optional<cordma::failure> failed;
@@ -341,7 +345,7 @@ cordma::task<void> journal::snapshot() {
   check(failed);
 }
 
-// A snapshot has what changes, from its first moment on.
+// A snapshot also contains all changes from its begin on.
 cordma::task<void> journal::open_side(std::string path, log_kind kind, std::uint64_t first) {
   std::optional<cordma::failure> failed;
   cordma::unique_fd fd;
@@ -379,7 +383,7 @@ cordma::task<void> journal::walk() {
   }
 }
 
-// Its end: what changes afterwards is not in it.
+// Ends the file: later changes are not in it.
 cordma::task<void> journal::finish_side() {
   {
     change_encoder end;
@@ -404,7 +408,8 @@ void journal::check_side() const {
   check(cordma::failure::from_os(side_->failed(), {"writing ", side_path_}));
 }
 
-// Turned on, the journal got no base: what was noted since is of no use. Tried again later.
+// Appendonly was turned on, but the journal got no base: the changes recorded since are useless. A
+// retry follows later.
 cordma::task<void> journal::forget_increment() {
   {
     const std::lock_guard lock(guard_);

@@ -10,7 +10,7 @@
 namespace kv {
 namespace {
 
-// Tells nobody what it is told.
+// Discards all changes.
 class no_target final : public change_target {
  public:
   void put(std::string_view, std::string_view, unix_ms, std::uint64_t) noexcept override {}
@@ -71,14 +71,15 @@ cordma::result<check_report> check_file(const std::string& path, check_mode mode
   return report;
 }
 
-// Whether it is what one was to become that was killed as it wrote it: a journal's own has files of that name beside it.
+// True for the temporary file of a process that was killed while it wrote a manifest. A real
+// journal with such a name has files of that name in the folder.
 bool is_half_written(const std::filesystem::path& manifest) {
   const std::string journal = manifest.stem().string();
   return journal.starts_with(temporary_prefix) &&
          last_number_in(manifest.parent_path().string(), journal) == 0;
 }
 
-// The one manifest in a folder, or in the folders in it: `dir` has the journal's in its own.
+// Finds the only manifest in a folder or its subfolders: the journal in `dir` has a subfolder.
 cordma::result<std::string> find_manifest(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<std::string> found;
@@ -101,7 +102,7 @@ cordma::result<std::string> find_manifest(const std::string& folder) {
       {folder, ": there are several journals; say which: ", found[0], " or ", found[1]});
 }
 
-// Of a manifest, all files.
+// Checks all files of a manifest.
 cordma::result<check_report> check_all(const std::string& path, check_mode mode) {
   const cordma::result<std::optional<std::string>> text = read_manifest(path);
   if (!text) return text.why();
@@ -142,7 +143,8 @@ cordma::result<check_report> check_journal(const std::string& path, check_mode m
     const cordma::result<std::string> manifest = find_manifest(path);
     return manifest ? check_journal(*manifest, mode) : manifest.why();
   }
-  // A server that writes there has its folder locked. One that has no locks, or is not there, is no obstacle.
+  // A server that writes there has locked its folder. A folder that has no locks or does not exist
+  // is no obstacle.
   cordma::unique_fd folder;
   if (const auto at = std::filesystem::canonical(path, error); mode == check_mode::fix && !error) {
     cordma::result<cordma::unique_fd> lock = lock_folder(at.parent_path().string());

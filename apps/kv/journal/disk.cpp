@@ -123,7 +123,7 @@ void disk::run(job& j, std::function<void()> call) noexcept {
   hand_over(j);
 }
 
-// Two of a link stand side by side in the ring, so there is room for two.
+// Ensures free entries for two, as linked entries must be adjacent in the ring.
 io_uring_sqe& disk::entry() noexcept {
   if (::io_uring_sq_space_left(&ring_.kernel()) < 2) submit();
   io_uring_sqe* const free = ring_.entry();
@@ -133,7 +133,7 @@ io_uring_sqe& disk::entry() noexcept {
 
 void disk::submit() noexcept {
   while (ring_.has_entries()) {
-    if (!ring_.enter(0)) return;  // the rest is for the next pass
+    if (!ring_.enter(0)) return;  // the rest is submitted in the next pass
   }
 }
 
@@ -141,7 +141,7 @@ void disk::hand_over(job& j) noexcept {
   const std::lock_guard lock(guard_);
   jobs_.push_back(&j);
   if (idle_threads_ < jobs_.size() && threads_.size() < most_threads) {
-    // Signals are for the threads that expect them.
+    // Blocks all signals: they are for the threads that handle them.
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);

@@ -1,4 +1,5 @@
-// disk: writes and fsyncs that nobody waits for, on a reactor: by io_uring, or by threads where there is none.
+// disk: asynchronous writes and fsyncs on a reactor, by io_uring, or by threads if io_uring is
+// unavailable.
 #pragma once
 
 #include "../../support/io_ring.hpp"
@@ -23,22 +24,26 @@
 namespace kv {
 
 struct disk_options {
-  bool io_uring = true;  // false: threads, as where the kernel or its rules give out none
+  bool io_uring = true;  // false: uses threads, as if the kernel refused io_uring
 };
 
-// Bound to the thread of its reactor, save nudge(). Its owner destroys it last: REQUIRES that nothing is under way.
+// Bound to the reactor's thread, except nudge(). REQUIRES at destruction that no job is in flight;
+// its owner destroys it last.
 class disk final : public cordma::poller {
  public:
-  // Something to be done, and its outcome. Stays where it is until `done` was called, on the reactor's thread.
+  // One operation and its outcome. Must not move until `done` was called; `done` runs on the
+  // reactor's thread.
   class job {
    public:
     using function = void (*)(job&) noexcept;
     explicit job(function done) noexcept : done_(done) {}
     job(const job&) = delete;
     job& operator=(const job&) = delete;
-    // Of a write the bytes, which may be fewer; 0. Negative: an errno.
+    // Of a write: bytes written, possibly fewer than requested. Of other jobs: 0. Negative: an
+    // errno.
     [[nodiscard]] int outcome() const noexcept { return outcome_; }
-    // Of what followed a write: 0, an errno, or ECANCELED where the write was short or failed.
+    // Outcome of the fsync after a write: 0, an errno, or ECANCELED if the write was short or
+    // failed.
     [[nodiscard]] int sync_outcome() const noexcept { return sync_outcome_; }
 
    private:
@@ -47,7 +52,7 @@ class disk final : public cordma::poller {
     function done_;
     what what_ = what::call;
     bool then_sync_ = false;
-    std::uint8_t awaited_ = 0;  // completions to come
+    std::uint8_t awaited_ = 0;  // completions still expected
     int fd_ = -1;
     int outcome_ = 0;
     int sync_outcome_ = 0;
@@ -55,39 +60,39 @@ class disk final : public cordma::poller {
     std::uint64_t offset_ = 0;
     std::function<void()> call_;
   };
-  // Whoever has more to do when the reactor comes by.
+  // Object that the reactor polls for more work.
   class client {
    public:
     virtual ~client() = default;
-    // Whether anything was begun. Called in every pass.
+    // Called in every pass of the reactor. Returns true if it began anything.
     virtual bool work() noexcept = 0;
     [[nodiscard]] virtual bool has_work() const noexcept = 0;
   };
 
-  // Throws cordma::error: what the reactor says.
+  // Throws cordma::error: any error of the reactor.
   explicit disk(cordma::reactor& home, const disk_options& options = {});
   ~disk() override;
   disk(const disk&) = delete;
   disk& operator=(const disk&) = delete;
 
   [[nodiscard]] cordma::reactor& home() const noexcept { return home_; }
-  // What it had to do without, in a sentence; empty: nothing.
+  // A sentence about the missing kernel feature; empty if nothing is missing.
   [[nodiscard]] const std::string& obstacle() const noexcept { return obstacle_; }
 
   static constexpr std::size_t most_pieces = 256;
-  // REQUIRES at most that many pieces, of 2^30 bytes together. `then_sync`: what is written then is on the disk, by
-  // fdatasync(), when it is done.
+  // REQUIRES at most `most_pieces` pieces, at most 2^30 bytes in total. With `then_sync` the job
+  // completes after fdatasync(): the written bytes are then on the disk.
   void write(job& j, int fd, std::span<const iovec> pieces, std::uint64_t offset,
              bool then_sync) noexcept;
   void sync(job& j, int fd) noexcept;  // fdatasync()
-  // On another thread. What it throws ends the process.
+  // Calls it on another thread. An exception from it terminates the process.
   void run(job& j, std::function<void()> call) noexcept;
-  // Waits, not turning the reactor, until nothing is under way.
+  // Blocks the thread, without running the reactor, until no job is in flight.
   void settle() noexcept;
 
   void add(client& c) { clients_.push_back(&c); }
   void remove(client& c) noexcept { std::erase(clients_, &c); }
-  // Any thread: there is work for a client.
+  // Notifies the reactor that a client has work. Any thread.
   void nudge() noexcept;
 
   std::size_t poll() noexcept override;
@@ -99,9 +104,8 @@ class disk final : public cordma::poller {
 
  private:
   static constexpr unsigned ring_depth = 64;
-  static constexpr std::size_t most_threads =
-      3;  // one per file that is written, and one for the rest
-  // Where it is on its way when the disk ends, it ends itself.
+  static constexpr std::size_t most_threads = 3;  // one per file being written, one for other calls
+  // If it is queued when the disk is destroyed, it deletes itself.
   struct nudge_item;
   void hand_over(job& j) noexcept;
   void submit() noexcept;
@@ -113,14 +117,14 @@ class disk final : public cordma::poller {
   [[nodiscard]] io_uring_sqe& entry() noexcept;
 
   cordma::reactor& home_;
-  support::io_ring ring_;      // not open: threads
-  cordma::unique_fd idle_fd_;  // without a ring: nothing ever happens there
+  support::io_ring ring_;      // not open: threads are used
+  cordma::unique_fd idle_fd_;  // without a ring: a descriptor that is never ready
   std::string obstacle_;
-  std::size_t in_ring_ = 0;  // completions to come
+  std::size_t in_ring_ = 0;  // completions still expected
   std::size_t under_way_ = 0;
   std::vector<client*> clients_;
 
-  std::mutex guard_;  // of the threads, and of what goes to and fro
+  std::mutex guard_;  // of the threads and of the queues to and from them
   std::condition_variable wanted_;
   std::condition_variable some_done_;
   std::deque<job*> jobs_;
@@ -133,10 +137,10 @@ class disk final : public cordma::poller {
   std::atomic<bool> nudged_{false};
 };
 
-// Awaitable: a call that may wait, carried out on another thread. Not canceled; destroyed before it has ended, it
-// waits for that.
-///   disk_call create(of, [&] { ... });
-///   co_await create;
+// Awaitable: runs a blocking call on another thread. It cannot be canceled; if it is destroyed
+// early, its destructor waits for the call to end.
+//   disk_call create(of, [&] { ... });
+//   co_await create;
 class [[nodiscard]] disk_call final : private disk::job {
  public:
   disk_call(disk& of, std::function<void()> call)

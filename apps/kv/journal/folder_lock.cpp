@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto try_every = std::chrono::milliseconds(10);
 
-// " (process 1234)"; empty where nobody knows.
+// " (process 1234)"; empty if the process is unknown.
 std::string holder_of(int folder) {
   struct stat s{};
   const std::string process = ::fstat(folder, &s) == 0 ? support::lock_holder(s) : "";

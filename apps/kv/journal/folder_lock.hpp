@@ -1,4 +1,4 @@
-// folder_lock: that nobody else writes where a server does.
+// folder_lock: keeps other processes from writing to a server's folder.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -9,10 +9,11 @@
 
 namespace kv {
 
-// The folder's own descriptor, locked (flock): nobody else gets it until it is closed, or this process has ended, however
-// it does; nothing is left in the folder. Where the file system is another host's, only this host's processes are kept
-// away. Who has it is waited for up to `patience`: one that was killed lets go when the kernel is done with it.
-// Errors: in_use, naming the process where that is known, and the folder; the system's: it cannot be opened or locked.
+// Opens the folder and locks its descriptor (flock). The lock lasts until the descriptor is closed
+// or this process ends in any way; no file is left in the folder. On a network file system only
+// processes of this host are kept away. If another process has the lock, waits up to `patience`: a
+// killed process releases it once the kernel has ended it. Errors: in_use, naming the folder and,
+// if it is known, the process; the system's, if the folder cannot be opened or locked.
 [[nodiscard]] cordma::result<cordma::unique_fd> lock_folder(const std::string& folder,
                                                             cordma::duration patience = {});
 

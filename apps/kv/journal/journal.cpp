@@ -51,7 +51,8 @@ void journal::end_group(std::uint64_t shards) noexcept {
   commit(shards);
 }
 
-// What the sinks of these shards hold becomes one record, or where it is too much for one as few as may be.
+// Appends the changes in the sinks of these shards as one record, or as few as possible if they
+// exceed one record.
 void journal::commit(std::uint64_t shards) noexcept {
   std::array<std::string_view, keyspace::most_shards> pieces;
   std::size_t count = 0;
@@ -103,7 +104,7 @@ void journal::moved() noexcept {
     const bool full = (main_on_ && main_.backlogged()) || (side_on_ && side_->backlogged());
     backlogged_.store(full, std::memory_order_relaxed);
   }
-  // Those who wait look again; who waits from now on waits for what comes.
+  // Waiting coroutines check again; later waits are for the next event.
   moved_.set();
   moved_.reset();
   tell_trouble();
@@ -176,7 +177,7 @@ void journal::tick() noexcept {
     if (events_.on_durable) events_.on_durable();
   }
   begin_what_is_due();
-  moved_.set();  // who waits may have waited long enough
+  moved_.set();  // a waiting coroutine may have reached its deadline
   moved_.reset();
 }
 
@@ -212,7 +213,7 @@ bool journal::rewrite_is_due() const {
   return now > base && (now - base) * 100 / base >= rewrite_percentage_;
 }
 
-// It is to be on, and what that takes is under way, or will be.
+// True if appendonly is set but not in effect, and the rewrite it needs is running or due.
 bool journal::is_coming() const {
   const std::lock_guard lock(guard_);
   return wanted_on_ && !counts_ && (running_.load() != background::none || rewrite_is_due());

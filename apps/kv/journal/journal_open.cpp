@@ -50,7 +50,8 @@ cordma::result<void> journal::claim(cordma::duration patience) {
   const std::lock_guard lock(claims_guard_);
   const cordma::result<void> mine = claim(options_.dir, dir_, patience);
   if (!mine) return mine;
-  std::error_code error;  // where it says "no" too it is not there, and nobody has it
+  // on an error it returns false too: then the folder does not exist and has no owner
+  std::error_code error;
   if (!std::filesystem::is_directory(directory(), error) ||
       std::filesystem::equivalent(options_.dir, directory(), error)) {
     return {};
@@ -114,7 +115,7 @@ cordma::task<void> journal::open() {
     loaded_.reset();
     co_await go_on(std::move(from));
   } else if (options_.appendonly) {
-    // What there is, if anything, comes from a snapshot: the journal begins with it.
+    // Any loaded keys are from a snapshot: the journal begins with a base that has them.
     running_ = background::rewrite;
     co_await rewrite();
     running_ = background::none;
@@ -122,7 +123,7 @@ cordma::task<void> journal::open() {
   tick();
 }
 
-// At the end of what was loaded.
+// Continues at the end of the loaded journal.
 cordma::task<void> journal::go_on(loaded_journal from) {
   std::optional<cordma::failure> failed;
   cordma::unique_fd fd;
@@ -148,7 +149,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
       return;
     }
     fd = std::move(*file);
-    // The process before may have had no time for it.
+    // The previous process may have ended before its fsync.
     if (::fsync(fd.get()) != 0) failed = cordma::failure::from_os(errno, {"fsync of ", path});
   });
   co_await prepare;
@@ -171,7 +172,7 @@ cordma::task<void> journal::go_on(loaded_journal from) {
   told_.current_bytes = base_bytes_ + older_bytes_;
 }
 
-// What is noted until now still goes to the disk, where that takes it.
+// Records appended until now are still written, if the disk accepts them.
 void journal::turn_off() {
   {
     const std::lock_guard lock(guard_);
@@ -182,7 +183,7 @@ void journal::turn_off() {
   }
   main_.flush();
   say("appendonly is off: what changes from now on is not in the journal");
-  moved();  // nobody has to wait for it any more
+  moved();  // waiting replies are released
 }
 
 cordma::task<void> journal::until_on() {

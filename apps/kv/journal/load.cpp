@@ -14,7 +14,7 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr double megabyte = 1e6;
-constexpr std::uint64_t records_per_look = 64;  // at the clock
+constexpr std::uint64_t records_per_look = 64;  // between two readings of the clock
 
 cordma::failure damaged(const log_reader& file, const std::string& what_to_do) {
   return {cordma::errc::invalid_value, file.path() + " is damaged at byte " +
@@ -22,10 +22,10 @@ cordma::failure damaged(const log_reader& file, const std::string& what_to_do) {
                                            "; " + what_to_do};
 }
 
-// Of the records behind a file, those of the files that follow it.
+// Whether the files that follow a file contain records.
 enum class behind : std::uint8_t { nothing, records };
 
-// For a shell, wherever it stands.
+// Quotes an absolute path for a shell.
 std::string quoted_path(const std::string& path) {
   const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
   constexpr std::string_view plain =
@@ -43,7 +43,7 @@ class loader {
     progress_.total = total;
   }
 
-  // Up to where it is whole. The outcome is how it ends: `end` or `torn`.
+  // Reads the valid records. Returns how the file ends: `end` or `torn`.
   [[nodiscard]] cordma::result<log_reader::outcome> read(log_reader& file,
                                                          behind others = behind::nothing) {
     noting_target target(target_);
@@ -120,7 +120,7 @@ class loader {
   steady_clock::time_point told_{};
 };
 
-// The files of a manifest, in order.
+// Reads the files of a manifest in order.
 class journal_load {
  public:
   journal_load(const std::string& directory, loaded_journal& into, loader& by)
@@ -155,7 +155,7 @@ class journal_load {
     into_.total_bytes += (*file).size();
     return {};
   }
-  // Whether nothing was written to those behind it.
+  // True if the increments behind this one contain no records.
   [[nodiscard]] bool last_with_records(std::size_t index) const {
     for (std::size_t i = index + 1; i < into_.files.increments.size(); ++i) {
       const std::uint64_t bytes = file_size(path(into_.files.increments[i].name)).value_or(0);
@@ -167,7 +167,7 @@ class journal_load {
     const std::string at = path(into_.files.increments[index].name);
     const std::optional<std::uint64_t> bytes = file_size(at);
     into_.last_file_bytes = 0;
-    // It was begun, and the crash came first.
+    // The file was created, and the crash came before its header was written.
     if (bytes && *bytes < log_header_bytes && last_with_records(index)) return {};
     cordma::result<log_reader> file = log_reader::open(at);
     if (!file) return file.why();

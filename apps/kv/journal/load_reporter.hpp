@@ -1,4 +1,5 @@
-// Tells people how far a load is: on a terminal in one line that changes, in the log now and then.
+// Reports the progress of a load: on a terminal in one line that is updated, and at intervals in
+// the log.
 #pragma once
 
 #include "../../support/status_line.hpp"
@@ -10,7 +11,7 @@
 
 namespace kv {
 
-// Used by the thread that loads.
+// Used by the loading thread.
 class load_reporter {
  public:
   explicit load_reporter(std::function<void(const std::string&)> log)

@@ -13,8 +13,8 @@ namespace kv {
 namespace {
 
 constexpr std::size_t read_bytes = std::size_t{1} << 20;
-// A file made so on purpose could have what looks like a record at every byte: after so many bytes of checksums the
-// rest is taken for what cannot be told apart from records.
+// A maliciously made file could have an apparent record at every byte: after checksums over this
+// many bytes the rest is treated as if it contained records.
 constexpr std::uint64_t most_examined = std::uint64_t{4} << 30;
 
 }  // namespace
@@ -41,7 +41,7 @@ cordma::result<log_reader> log_reader::of(cordma::unique_fd fd, std::string path
   }
   made.header_ = *header;
   made.offset_ = log_header_bytes;
-  // A base's own records count from 1: `first` is about the increment behind it.
+  // Records of a base are counted from 1: its `first` refers to the increment that follows.
   made.sequence_ = made.header_.kind == log_kind::increment ? made.header_.first - 1 : 0;
   return made;
 }
@@ -61,7 +61,7 @@ bool log_reader::have(std::uint64_t at, std::size_t bytes) {
   const std::ptrdiff_t n = read_fully(fd_.get(), std::span(window_).subspan(kept), at + kept);
   window_.resize(kept + static_cast<std::size_t>(std::max<std::ptrdiff_t>(n, 0)));
   if (n >= 0 && window_.size() >= bytes) return true;
-  if (n >= 0) errno = EIO;  // it has become shorter
+  if (n >= 0) errno = EIO;  // the file has become shorter
   failed_ = true;
   return false;
 }

@@ -37,7 +37,7 @@ std::optional<line_of_manifest> parse_line(std::string_view line) {
   const std::string& digits = words[3];
   const auto [end, failed] =
       std::from_chars(digits.data(), digits.data() + digits.size(), parsed.file.number);
-  // A name that leads elsewhere is none that was written here.
+  // A name that points outside the directory was not written by this program.
   if (failed != std::errc() || end != digits.data() + digits.size() ||
       parsed.file.number > manifest::most_number || parsed.file.name.front() == '.' ||
       parsed.file.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
@@ -91,7 +91,7 @@ cordma::result<manifest> parse_manifest(std::string_view text) {
     if (line.empty() || line.front() == '#') continue;
     std::optional<line_of_manifest> entry = parse_line(line);
     if (!entry || number > manifest::most_files || !take(parsed, std::move(*entry))) {
-      std::string shown;  // whoever damaged it may have left anything there
+      std::string shown;  // a damaged file may contain any bytes
       support::append_printable(shown, line.substr(0, 200));
       return cordma::failure::of(cordma::errc::invalid_value,
                                  {"line ", number, " is not as it should be: \"", shown, "\""});

@@ -1,4 +1,4 @@
-// What a file says, passed on; and what it says of itself, noted.
+// Passes the changes of a file on, and stores what its last record states about the file.
 #pragma once
 
 #include "record.hpp"
@@ -28,7 +28,8 @@ class noting_target final : public change_target {
   void cleared_part(const hash_part& part) noexcept override { into_.cleared_part(part); }
   void ended(std::uint64_t records) noexcept override { end_ = records; }
   [[nodiscard]] std::string_view obstacle() const noexcept override { return into_.obstacle(); }
-  // What the last record of a base or a snapshot says: how many there are before it.
+  // The number of records before the last one, as the last record of a base or a snapshot states
+  // it.
   [[nodiscard]] std::optional<std::uint64_t> end() const noexcept { return end_; }
 
  private:

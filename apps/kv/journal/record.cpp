@@ -24,7 +24,7 @@ enum change : std::uint8_t {
   change_end = 7,
 };
 constexpr std::uint8_t change_mask = 0x0F;
-constexpr std::uint8_t flag_same_key = 0x10;  // as the change before it in the record
+constexpr std::uint8_t flag_same_key = 0x10;  // the same key as the previous change in the record
 constexpr std::uint8_t flag_expiry = 0x20;
 constexpr std::uint8_t flag_version = 0x40;
 
@@ -39,7 +39,7 @@ T load_at(const char* from) noexcept {
   return value;
 }
 
-// Takes from the front of what there is, and never more.
+// Reads from the front of a text, never beyond its end.
 class cursor {
  public:
   explicit cursor(std::string_view rest) noexcept : rest_(rest) {}
@@ -90,7 +90,7 @@ class decoder {
       default: return false;
     }
   }
-  // Whether there are no other flags.
+  // True if no other flags are set.
   [[nodiscard]] bool only(std::uint8_t allowed) const noexcept {
     return (flags_ & ~(allowed | flag_same_key)) == 0;
   }
@@ -171,7 +171,8 @@ class decoder {
 }  // namespace
 
 std::uint32_t crc_more(std::uint32_t so_far, std::string_view bytes) noexcept {
-  static_assert(max_record_bytes < std::size_t{1} << 31);  // what it counts with is an int
+  // crc32c() passes the length on as an int
+  static_assert(max_record_bytes < std::size_t{1} << 31);
   return crc32c(bytes.data(), bytes.size(), so_far);
 }
 

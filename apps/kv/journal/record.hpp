@@ -1,20 +1,25 @@
-// How changes lie in a file: its header, its records, and what a record holds. All numbers little-endian.
+// The file format of changes: the header, the records and the content of a record. All numbers are
+// little-endian.
 //
 //   file    header, then records without gaps
-//   header  magic "cordmakv", version u16, kind u8, 0 u8, salt u32, first u64, written u64 (unix ms), 0 u32, crc u32
+//   header  magic "cordmakv", version u16, kind u8, 0 u8, salt u32, first u64,
+//           written u64 (unix ms), 0 u32, crc u32
 //   record  length u32, crc u32, sequence u64, then `length` bytes of changes that belong together
 //   change  kind u8 and flags, key_bytes u16 and the key unless flag_same_key, then by kind:
-//             put           value_bytes u32, expiry u64 if flag_expiry, version u64 if flag_version, value
+//             put           value_bytes u32, expiry u64 if flag_expiry,
+//                           version u64 if flag_version, value
 //             erased        nothing
 //             expiry_set    expiry u64 if flag_expiry
 //             field_put     field_bytes u32, value_bytes u32, field, value
 //             field_erased  field_bytes u32, field
-//             cleared       (no key) hash seed u64, shard u16, shards u16: nothing is left whose hash lies there
+//             cleared       (no key) hash seed u64, shard u16, shards u16: all keys with a hash in
+//                           that shard are erased
 //             end           (no key) records before it u64: the file is complete
 //
-// Sequences go up by one from record to record, also from an increment to the next one; `first` is the first record's.
-// In a base, `first` is that of the increment which follows it. A record's crc is CRC32C of its changes, then of
-// length, salt and sequence: what another file left on the disk is never taken for this one's.
+// Sequences increase by one per record, also from one increment to the next; `first` is the
+// sequence of the first record. In a base, `first` is that of the increment that follows it. The
+// crc of a record is the CRC32C of its changes, then of length, salt and sequence. The salt keeps
+// remains of another file on the disk from being read as records of this one.
 #pragma once
 
 #include "../keyspace/journal_gate.hpp"
@@ -33,7 +38,7 @@
 namespace kv {
 
 enum class log_kind : std::uint8_t {
-  base = 1,       // what was there at some time; complete only with the increments that follow
+  base = 1,       // keys during a walk; complete only with the increments that follow
   increment = 2,  // changes
   snapshot = 3,   // complete by itself
 };
@@ -50,7 +55,8 @@ inline constexpr std::size_t log_header_bytes = 40;
 inline constexpr std::size_t record_header_bytes = 16;
 
 [[nodiscard]] std::array<char, log_header_bytes> encode(const log_header& header) noexcept;
-// Errors: invalid_value, a sentence that goes on after the file's name. `bytes` may be any.
+// `bytes` may be anything. Errors: invalid_value, with a sentence that continues after the file's
+// name.
 [[nodiscard]] cordma::result<log_header> decode_log_header(std::string_view bytes);
 
 struct record_header {
@@ -59,25 +65,25 @@ struct record_header {
   std::uint64_t sequence = 0;
 };
 [[nodiscard]] std::array<char, record_header_bytes> encode(const record_header& header) noexcept;
-// REQUIRES record_header_bytes.
+// REQUIRES record_header_bytes bytes.
 [[nodiscard]] record_header decode_record_header(const char* bytes) noexcept;
 
-// CRC32C in parts: begins with crc_begin, goes on with what it returned.
+// Computes a CRC32C in parts: starts with crc_begin, continues with the returned value.
 inline constexpr std::uint32_t crc_begin = 0xFFFF'FFFF;
 [[nodiscard]] std::uint32_t crc_more(std::uint32_t so_far, std::string_view bytes) noexcept;
-// Of a record whose changes have given `of_changes`.
+// The crc of a record; `of_changes` is the CRC32C of its changes.
 [[nodiscard]] std::uint32_t record_crc(std::uint32_t of_changes, std::uint32_t length,
                                        std::uint32_t salt, std::uint64_t sequence) noexcept;
 
-// Where a change is of a part of all keys: those whose hash with this seed is of that one of so many shards.
+// A part of all keys: the hash with this seed belongs to shard `shard` of `shards`.
 struct hash_part {
   std::uint64_t seed = 0;
   std::uint32_t shard = 0;
   std::uint32_t shards = 1;
 };
 
-// Writes changes behind each other. Not thread-safe. Where there is no memory for a change it ends the process:
-// it would be lost, and was made already.
+// Encodes changes one after the other. Not thread-safe. If memory for a change cannot be allocated,
+// it terminates the process: the change has already been made and would be lost.
 class change_encoder {
  public:
   void put(std::string_view key, std::string_view value, unix_ms expiry,
@@ -90,7 +96,7 @@ class change_encoder {
   void end(std::uint64_t records) noexcept;
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
-  // What it holds is forgotten; of its memory as much is kept as most groups need.
+  // Empties it, and keeps as much memory as most groups need.
   void reset() noexcept;
 
  private:
@@ -99,22 +105,23 @@ class change_encoder {
   void number(std::uint64_t value, std::size_t bytes) noexcept;
 
   std::string text_;
-  std::size_t key_at_ = 0;  // of the last key in it
+  std::size_t key_at_ = 0;  // position of the last key in it
   std::size_t key_bytes_ = 0;
   bool has_key_ = false;
 };
 
-// Who is told what a file says. `cleared()` of change_sink is never called: cleared_part() is.
+// Receiver of the changes in a file. `cleared()` of change_sink is never called; cleared_part() is.
 class change_target : public change_sink {
  public:
   void cleared() noexcept final {}
   virtual void cleared_part(const hash_part& part) noexcept = 0;
   virtual void ended(std::uint64_t records) noexcept = 0;
-  // Why it can take no more, in a sentence; empty: it can.
+  // A sentence why it can store no more; empty if it can.
   [[nodiscard]] virtual std::string_view obstacle() const noexcept { return {}; }
 };
 
-// False: they are none, from some byte on; those before it were told.
+// Returns false if the bytes are invalid from some position on; the changes before it were passed
+// to `into`.
 [[nodiscard]] bool decode_changes(std::string_view changes, change_target& into) noexcept;
 
 }  // namespace kv

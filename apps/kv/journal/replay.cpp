@@ -38,7 +38,8 @@ void replay::expiry_set(std::string_view key, unix_ms expiry) noexcept {
   if (done) check(*done);
 }
 
-// A base may hold what the key became later: see apps/kv/journal/journal.hpp. The state that comes last is right.
+// A base may contain a later state of a key: see apps/kv/journal/journal.hpp. The last state in the
+// file is right.
 void replay::field_put(std::string_view key, std::string_view field,
                        std::string_view value) noexcept {
   const hashed_key k = next(key);

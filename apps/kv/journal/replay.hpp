@@ -1,4 +1,4 @@
-// What a file says, carried out on a keyspace, whatever its shards.
+// Applies the changes of a file to a keyspace with any number of shards.
 #pragma once
 
 #include "../keyspace/keyspace.hpp"
@@ -10,8 +10,9 @@
 
 namespace kv {
 
-// For the start of a server: nobody else uses the keyspace, and nobody is told of its changes. While it goes on no
-// time passes there, so that what has expired since is still there for what comes later in the file, a PERSIST say.
+// For the start of a server: the keyspace has no other user, and its changes are not reported. The
+// keyspace's time stands still during the replay, so that an expired key still exists for later
+// changes in the file, such as a PERSIST.
 class replay final : public change_target {
  public:
   explicit replay(keyspace& into) noexcept : into_(into) {}
@@ -27,12 +28,12 @@ class replay final : public change_target {
   void ended(std::uint64_t) noexcept override {}
   [[nodiscard]] std::string_view obstacle() const noexcept override { return obstacle_; }
 
-  // That is all: it is `now`, and what has expired goes. Returns how many keys that were.
+  // Ends the replay: sets the time to `now` and erases the expired keys. Returns their number.
   std::uint64_t finish(unix_ms now) noexcept;
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
 
  private:
-  // The key, after what was cleared before is.
+  // Applies pending clears, then returns the key.
   [[nodiscard]] hashed_key next(std::string_view key) noexcept;
   void clear_parts() noexcept;
   void erase_part(const hash_part& part) noexcept;
@@ -40,7 +41,7 @@ class replay final : public change_target {
 
   keyspace& into_;
   std::uint64_t changes_ = 0;
-  // Parts that were cleared directly one after the other: all of them are all there is.
+  // Parts cleared directly one after the other: together they may cover all keys.
   hash_part parts_;
   std::uint64_t cleared_ = 0;  // bit i: shard i
   std::string_view obstacle_;

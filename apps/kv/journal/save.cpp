@@ -1,4 +1,4 @@
-// SAVE: a snapshot for which everything stands still.
+// SAVE: a snapshot during which all changes wait.
 #include "../files/files.hpp"
 #include "journal.hpp"
 #include "shard_walk.hpp"
@@ -12,7 +12,7 @@
 namespace kv {
 namespace {
 
-// A file of records, by calls that wait. After the first failure nothing more is written.
+// Writes a file of records with blocking calls. After the first failure it writes nothing more.
 class plain_writer {
  public:
   explicit plain_writer(std::string path) : path_(std::move(path)) {
@@ -88,7 +88,7 @@ cordma::result<void> journal::save() {
     failed = out.failed();
   }
   if (!failed) {
-    // Where FLUSHALL has come since, this is as if the snapshot had been there before it.
+    // If a FLUSHALL ran meanwhile, the result is as if the snapshot had been complete before it.
     const auto named = install_snapshot(temporary, dropped_before);
     if (named && !*named) failed = named->why();
   } else {

@@ -1,4 +1,5 @@
-// Through all keys of a keyspace in short steps, each as changes that lead to what it holds.
+// Walks through all keys of a keyspace in short steps, and encodes each as changes that recreate
+// it.
 #pragma once
 
 #include "../keyspace/keyspace.hpp"
@@ -10,18 +11,19 @@
 
 namespace kv {
 
-// A key that is changed meanwhile is given as it is when the walk comes by; one that is
-// there all the time is given at least once.
+// A key that changes during the walk is encoded in its state at the time the walk reads it. A key
+// that exists throughout is encoded at least once.
 class shard_walk {
  public:
-  // Whether the caller of step() holds everything, or nothing.
+  // Locks that the caller of step() holds: none, or all.
   enum class caller : std::uint8_t { holds_nothing, holds_all };
-  // `emit`: called while the shard is held, with changes to be noted in the order of its own.
+  // `emit` is called while the shard is held; the changes must be recorded in the shard's order.
   shard_walk(keyspace& keys, caller who, std::function<void(change_encoder&)> emit);
   shard_walk(const shard_walk&) = delete;
   shard_walk& operator=(const shard_walk&) = delete;
 
-  // For about step_time, or step_bytes; longer only where one value is. REQUIRES !done().
+  // Walks for about step_time or step_bytes; exceeds them only for a longer value. REQUIRES
+  // !done().
   void step();
   [[nodiscard]] bool done() const noexcept { return shard_ == keys_.shards(); }
 

@@ -1,11 +1,11 @@
-// What a shard tells the journal.
+// Receives a shard's changes for the journal.
 #pragma once
 
 #include "journal.hpp"
 
 namespace kv {
 
-// Used by whoever holds the shard.
+// Used by the thread that holds the shard.
 class journal::shard_sink final : public change_sink {
  public:
   shard_sink(journal& of, std::uint32_t shard) noexcept : of_(of), shard_(shard) {}
@@ -48,8 +48,10 @@ class journal::shard_sink final : public change_sink {
   }
 
  private:
-  static constexpr std::size_t change_overhead = 64;  // at most, beside its texts
-  // Whether it is to be noted. A group that would become longer than a record may be is noted in parts.
+  // upper limit of a change's size without its texts
+  static constexpr std::size_t change_overhead = 64;
+  // True if the change is to be recorded. A group that would exceed the limit of a record is
+  // recorded in parts.
   [[nodiscard]] bool begin(std::size_t bytes) noexcept {
     changes_.store(changes() + 1, std::memory_order_relaxed);
     if (!of_.noting()) return false;

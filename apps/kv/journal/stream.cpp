@@ -98,7 +98,7 @@ bool stream::forget_last() noexcept {
     queued_ -= queue_.back().bytes.size();
     queue_.pop_back();
   }
-  if (writing_to_ == last) {  // what was before it is on the disk
+  if (writing_to_ == last) {  // all files before it are on the disk
     forgetting_ = true;
     if (write_under_way_ || sync_under_way_) return false;
     lock.unlock();
@@ -137,7 +137,8 @@ std::uint64_t stream::append(const record_body& body) {
   CORDMA_REQUIRE_OP(body.bytes, <=, max_record_bytes);
   const std::uint64_t sequence = appended_.load(std::memory_order_relaxed) + 1;
   appended_.store(sequence, std::memory_order_release);
-  if (failed_.load() != 0) return sequence;  // for nobody: who would read it is told so
+  // Discarded: the reader of the file is notified of the failure.
+  if (failed_.load() != 0) return sequence;
   output& to = *outputs_.back();
   const auto length = static_cast<std::uint32_t>(body.bytes);
   const auto head =
@@ -175,12 +176,12 @@ bool stream::work() noexcept {
     return true;
   }
   if (leave_output()) return true;
-  // What is queued is for the next file, which has to wait for this one's fsync.
+  // Queued records belong to the next file, which must wait for this file's fsync.
   blocked_ = queued_.load(std::memory_order_acquire) != 0;
   return begun;
 }
 
-// All that is queued and goes to the file that is written to.
+// Takes all queued chunks for the file being written.
 bool stream::take_batch() noexcept {
   if (queued_.load(std::memory_order_acquire) == 0) return false;
   const std::lock_guard lock(guard_);
@@ -227,14 +228,14 @@ void stream::written() noexcept {
   if (failed_.load() != 0) release(batch_);
   if (given_up()) return moved_();
   const int outcome = write_.outcome();
-  if (outcome == -EAGAIN || outcome == -EINTR) return;  // again, in the next pass
+  if (outcome == -EAGAIN || outcome == -EINTR) return;  // retried in the next pass
   if (outcome < 0) return into_trouble(-outcome);
   if (outcome == 0) return into_trouble(EIO);
   dirty_ = true;
   batch_written_ += static_cast<std::size_t>(outcome);
-  if (batch_written_ < batch_bytes_) return;  // the rest, in the next pass
+  if (batch_written_ < batch_bytes_) return;  // the rest is written in the next pass
   if (batch_syncs_ && write_.sync_outcome() != 0) {
-    // What the kernel could not bring onto the disk it may have forgotten: it is written again.
+    // After a failed fsync the kernel may have dropped the pages: all is written again.
     batch_written_ = 0;
     return into_trouble(write_.sync_outcome());
   }
@@ -246,7 +247,7 @@ void stream::batch_done() noexcept {
   written_ = batch_.back().last;
   if (batch_syncs_) {
     counters_.last_sync = disk_.home().now() - sync_began_;
-    // Its fsync covers all that was written before, too.
+    // Its fsync also covers all earlier writes.
     dirty_ = false;
     sync_failing_ = false;
     durable_.store(std::max(durable_.load(), written_));
@@ -270,7 +271,7 @@ void stream::release(std::vector<chunk>& chunks) noexcept {
 bool stream::sync_wanted() const noexcept {
   if (sync_under_way_ || !dirty_) return false;
   if (flush_ && written_ >= flush_until_) return true;
-  // Of a batch that is written by now only in part, its own fsync is to come.
+  // A batch written only in part is synced by its remaining write.
   const bool at_once = policy_.load() == sync_policy::always || outputs_count_.load() > 1;
   return at_once && batch_.empty();
 }
@@ -304,7 +305,7 @@ void stream::synced() noexcept {
   moved_();
 }
 
-// The file that is written to has all that belongs into it, for good, and there is a next one.
+// Closes the current file if all its records are on the disk and a next file exists.
 bool stream::leave_output() noexcept {
   if (outputs_count_.load() <= 1 || sync_under_way_ || dirty_) return false;
   std::unique_ptr<output> left;  // closed without the guard

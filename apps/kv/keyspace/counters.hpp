@@ -8,7 +8,7 @@
 
 namespace kv {
 
-// Commands and sub-commands of the table, at most.
+// Upper limit of commands and subcommands in the table.
 inline constexpr std::size_t most_commands = 256;
 
 class relaxed_counter {
@@ -26,8 +26,8 @@ class relaxed_counter {
 struct command_counters {
   relaxed_counter calls;
   relaxed_counter nanoseconds;
-  relaxed_counter rejected;  // refused before they ran
-  relaxed_counter failed;    // ... or answered with an error
+  relaxed_counter rejected;  // refused before execution
+  relaxed_counter failed;    // completed with an error reply
 };
 
 struct worker_counters {
@@ -36,12 +36,12 @@ struct worker_counters {
   relaxed_counter rejected_connections;
   relaxed_counter input_bytes;
   relaxed_counter output_bytes;
-  relaxed_counter receipts;  // of bytes from a client, however many at once
+  relaxed_counter receipts;  // receive operations, of any number of bytes each
   relaxed_counter sendings;
   relaxed_counter error_replies;
   relaxed_counter killed_for_output;
   relaxed_counter writes;     // commands that may have changed something
-  relaxed_counter looked_at;  // clients, to see whether they wait for what has happened
+  relaxed_counter looked_at;  // clients examined to see whether they wait for an event
   std::array<command_counters, most_commands> each;
 };
 

@@ -6,7 +6,8 @@
 namespace kv {
 namespace {
 
-constexpr unsigned shard_bits = 6;  // of a cursor: the shard in the low ones, its own cursor above
+// the low bits of a cursor are the shard; the shard's cursor is above them
+constexpr unsigned shard_bits = 6;
 static_assert(keyspace::most_shards == 1U << shard_bits);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// keyspace: the shards of a server, one per worker, and the right to use them.
+// keyspace: the shards of a server, one per worker, and their locks.
 #pragma once
 
 #include "../store/store.hpp"
@@ -13,23 +13,27 @@
 
 namespace kv {
 
-// Who learns which changes of the shards belong together: all between the beginning and the end of a hold.
+// Receives the beginning and the end of each hold: all changes of the shards in between belong
+// together.
 class group_listener {
  public:
   virtual ~group_listener() = default;
-  // Called by whoever holds these shards (bit i: shard i), just when it has got them, and just before it lets go.
+  // Called by the thread that holds these shards (bit i: shard i), directly after locking and
+  // directly before unlocking.
   virtual void begin_group(std::uint64_t shards) noexcept = 0;
   virtual void end_group(std::uint64_t shards) noexcept = 0;
 };
 
-// Shards are made for the threads that serve them, and yet any thread may use any: whoever holds() a shard has it
-// alone, for the time of one command (or one transaction), and never while it waits for something. Where there is one
-// shard nothing is locked, and one thread alone holds it. Clients that choose their worker by shard_of() meet nobody there.
+// Each shard belongs to one worker thread, but any thread may use any shard. A `hold` gives
+// exclusive use for one command or transaction; a thread must not wait for anything while it has
+// one. With one shard nothing is locked, and only one thread may hold it. Clients that choose their
+// worker by shard_of() cause no contention.
 class keyspace {
  public:
   static constexpr std::uint32_t most_shards = 64;
 
-  // Makes `memory.size()` shards. Throws cordma::error: no_memory, invalid_value (none, or above most_shards).
+  // Creates `memory.size()` shards. Throws cordma::error: no_memory, invalid_value (no shard, or
+  // above most_shards).
   keyspace(std::vector<std::unique_ptr<memory_source>> memory, const store_options& options);
   keyspace(const keyspace&) = delete;
   keyspace& operator=(const keyspace&) = delete;
@@ -44,36 +48,37 @@ class keyspace {
   [[nodiscard]] std::uint32_t index_of(const hashed_key& k) const noexcept {
     return shard_of(k.hash, shards());
   }
-  // REQUIRES that the caller holds it.
+  // REQUIRES that the caller holds the shard.
   [[nodiscard]] store& of(const hashed_key& k) noexcept { return shards_[index_of(k)]->keys; }
   [[nodiscard]] store& at(std::uint32_t index) noexcept { return shards_[index]->keys; }
   [[nodiscard]] memory_source& memory(std::uint32_t index) noexcept {
     return *shards_[index]->memory;
   }
 
-  // Of all shards. REQUIRES that the caller holds all.
+  // Sum over all shards. REQUIRES that the caller holds all.
   [[nodiscard]] store_usage usage() const noexcept;
-  // Keys of one database, in all shards. REQUIRES that the caller holds all.
+  // Number of keys of one database in all shards. REQUIRES that the caller holds all.
   [[nodiscard]] std::size_t size_of(unsigned database) const noexcept;
-  // As store::scan(), of all shards one after the other. REQUIRES that the caller holds all.
+  // Like store::scan(), for all shards one after the other. REQUIRES that the caller holds all.
   std::uint64_t scan(std::uint64_t cursor, const std::function<void(const found&)>& each);
 
-  // Clients that read the shards' memory by themselves: while there are some, it is used again only after a while.
-  // Any thread, which holds nothing.
+  // Count of clients that read the shards' memory one-sidedly. While it is not 0, released memory
+  // is reused only after a delay. Any thread that holds nothing.
   void reader_came() noexcept;
   void reader_left() noexcept;
 
-  // The calling thread is the only one that holds anything from now on, where there is one shard and so nothing is
-  // locked. While nobody holds anything.
+  // With one shard, where nothing is locked: makes the calling thread the only one that may hold
+  // it. Call it while no shard is held.
   void held_here_alone() noexcept { holder_ = std::this_thread::get_id(); }
 
-  // While nobody holds anything. Null: nobody learns of it.
+  // Call it while no shard is held. Null: no listener.
   void report_to(group_listener* listener) noexcept { listener_ = listener; }
 
-  // Shards that are held until it is destroyed; taken in one order, so that two never wait for each other.
+  // Locks shards until it is destroyed. The shards are locked in a fixed order, so that two holds
+  // never deadlock.
   class hold {
    public:
-    // Bit i: shard i. REQUIRES the thread of held_here_alone(), where there is one.
+    // Bit i: shard i. REQUIRES the thread of held_here_alone(), if that was called.
     hold(keyspace& of, std::uint64_t shards) noexcept;
     ~hold();
     hold(const hold&) = delete;
@@ -101,7 +106,7 @@ class keyspace {
   std::vector<std::unique_ptr<shard>> shards_;
   std::uint64_t seed_;
   group_listener* listener_ = nullptr;
-  std::thread::id holder_;  // none: any
+  std::thread::id holder_;  // none: any thread
   std::mutex reading_guard_;
   std::size_t reading_ = 0;
 };

@@ -1,4 +1,4 @@
-// byte_buffer: bytes that are added behind and given up in front.
+// byte_buffer: a queue of bytes, appended at the end and removed from the front.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace kv {
 
-// Large ones grow by moving pages, not bytes (realloc). Not thread-safe.
+// Large buffers grow by moving pages instead of bytes (realloc). Not thread-safe.
 class byte_buffer {
  public:
   static constexpr std::size_t first_bytes = 512;
@@ -27,7 +27,8 @@ class byte_buffer {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] std::string_view view() const noexcept { return {data_, size_}; }
 
-  // Where `bytes` more may be written, to be told by added(). Throws std::bad_alloc.
+  // Returns space for `bytes` more bytes; added() then reports the written ones. Throws
+  // std::bad_alloc.
   [[nodiscard]] char* room(std::size_t bytes) {
     if (capacity_ - size_ < bytes) grow(bytes);
     return data_ + size_;
@@ -43,7 +44,7 @@ class byte_buffer {
     if (bytes != 0 && size_ != 0) std::memmove(data_, data_ + bytes, size_);
   }
   void truncate(std::size_t bytes) noexcept { size_ = bytes; }
-  // Empties it, and gives back what is more than `keep` bytes of memory.
+  // Empties the buffer and frees its memory if that exceeds `keep` bytes.
   void clear(std::size_t keep) noexcept {
     size_ = 0;
     if (capacity_ <= keep) return;

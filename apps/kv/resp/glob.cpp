@@ -12,7 +12,7 @@ unsigned char folded(char c, letter_case how) noexcept {
                                                              : u;
 }
 
-// Whether `c` is of the class that begins behind the '[' at `at`; which moves behind its ']'.
+// True if `c` is in the class that begins behind the '[' at `at`. Moves `at` behind the ']'.
 bool in_class(std::string_view pattern, std::size_t& at, char c, letter_case how) noexcept {
   const unsigned char wanted = folded(c, how);
   const bool negated = at < pattern.size() && pattern[at] == '^';
@@ -33,11 +33,12 @@ bool in_class(std::string_view pattern, std::size_t& at, char c, letter_case how
       ++at;
     }
   }
-  if (at < pattern.size()) ++at;  // one that is not closed ends with the pattern
+  if (at < pattern.size()) ++at;  // an unclosed class ends with the pattern
   return found != negated;
 }
 
-// One character against what stands at `at`, which is no star and moves behind it.
+// Matches one character against the pattern element at `at`, which is no star. Moves `at` behind
+// it.
 bool matches_one(std::string_view pattern, std::size_t& at, char c, letter_case how) noexcept {
   const char p = pattern[at++];
   if (p == '?') return true;
@@ -51,8 +52,8 @@ bool matches_one(std::string_view pattern, std::size_t& at, char c, letter_case 
 bool matches_glob(std::string_view pattern, std::string_view text, letter_case how) noexcept {
   std::size_t p = 0;
   std::size_t t = 0;
-  std::size_t star = std::string_view::npos;  // behind the last one seen
-  std::size_t held = 0;                       // how much of the text it has taken
+  std::size_t star = std::string_view::npos;  // position behind the last star
+  std::size_t held = 0;                       // end of the text that this star has matched
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = ++p;

@@ -1,4 +1,5 @@
-// Patterns of KEYS, SCAN, CONFIG GET and users' keys: * ? [a-z] [^x] and \ before what is meant literally.
+// Patterns of KEYS, SCAN, CONFIG GET and users' keys: * ? [a-z] [^x] and \ before a literal
+// character.
 #pragma once
 
 #include <string_view>
@@ -7,7 +8,7 @@ namespace kv {
 
 enum class letter_case : bool { matters, ignored };
 
-// As Redis matches them, in time of at most the product of both lengths.
+// Matches as Redis does; takes time of at most the product of both lengths.
 [[nodiscard]] bool matches_glob(std::string_view pattern, std::string_view text,
                                 letter_case how = letter_case::matters) noexcept;
 

@@ -13,8 +13,8 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t longest_float = 5 * 1024;  // characters, as in Redis
-constexpr int float_digits = 17;                 // behind the point
+constexpr std::size_t longest_float = 5 * 1024;  // in characters, as in Redis
+constexpr int float_digits = 17;                 // after the decimal point
 
 struct memory_unit {
   const char* name;
@@ -62,7 +62,7 @@ std::optional<std::uint64_t> parse_cursor(std::string_view text) noexcept {
 
 std::optional<long double> parse_float(std::string_view text) {
   if (text.empty() || text.size() >= longest_float || is_blank(text[0])) return std::nullopt;
-  const std::string copy(text);  // ended by a zero
+  const std::string copy(text);  // zero-terminated
   char* end = nullptr;
   errno = 0;
   const long double number = std::strtold(copy.c_str(), &end);

@@ -1,4 +1,4 @@
-// Numbers as clients write them: read as strictly as Redis reads them, printed as it prints them.
+// Numbers in commands: parsed as strictly as Redis does, and formatted in the same way.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,20 @@
 
 namespace kv {
 
-// No blanks, no plus sign, no leading zeros, nothing behind it.
+// Rejects blanks, a plus sign, leading zeros and trailing characters.
 [[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text) noexcept;
-// Where a scan goes on, as Redis reads it by strtoul(): nothing at all is 0, and -1 the largest.
+// Parses the cursor of a scan as Redis does with strtoul(): the empty text is 0, and -1 is the
+// largest number.
 [[nodiscard]] std::optional<std::uint64_t> parse_cursor(std::string_view text) noexcept;
-// As strtold() reads it, all of it; no blanks before it, no NaN, nothing too large or too small.
+// Parses the complete text as strtold() does. Rejects leading blanks, NaN, and numbers that are too
+// large or too small.
 [[nodiscard]] std::optional<long double> parse_float(std::string_view text);
-// "1073741824", "1gb", "512mb", "1g" (powers of 1000 without the b), in either case.
+// "1073741824", "1gb", "512mb", "1g" (powers of 1000 without the b), in upper or lower case.
 [[nodiscard]] std::optional<std::uint64_t> parse_memory(std::string_view text) noexcept;
 
-// Without an exponent and without zeros at the end: what INCRBYFLOAT stores.
+// Without an exponent and trailing zeros, as INCRBYFLOAT stores it.
 [[nodiscard]] std::string format_float(long double number);
-// The shortest that %.17g gives: doubles of RESP3.
+// The shortest form that %.17g yields: doubles of RESP3.
 [[nodiscard]] std::string format_double(double number);
 
 }  // namespace kv

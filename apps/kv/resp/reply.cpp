@@ -8,7 +8,7 @@
 
 namespace kv {
 
-// A byte, a text without line ends, and the end of the line.
+// Appends a type byte, a text without line ends, and a line end.
 void reply_writer::line(char type, std::string_view text) {
   if (!fits(text.size() + 3)) return;
   char* const start = out_.room(text.size() + 3);

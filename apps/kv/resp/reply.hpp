@@ -1,4 +1,4 @@
-// reply_writer: replies in RESP2 or RESP3, behind each other into one buffer.
+// reply_writer: appends replies in RESP2 or RESP3 to a buffer.
 #pragma once
 
 #include "byte_buffer.hpp"
@@ -12,9 +12,9 @@
 
 namespace kv {
 
-// What RESP2 has no type for it is given as Redis gives it: maps and sets as arrays, doubles and verbatim texts as
-// bulks. Bound to its session. All throw std::bad_alloc, and then have written nothing; so they do, without throwing,
-// where the buffer would grow beyond its bound.
+// Types that RESP2 lacks are written as Redis does: maps and sets as arrays, doubles and verbatim
+// texts as bulks. Bound to its session. All functions throw std::bad_alloc without having written
+// anything. If the buffer would exceed its bound, they write nothing and do not throw.
 class reply_writer {
  public:
   enum class protocol : std::uint8_t { resp2 = 2, resp3 = 3 };
@@ -25,7 +25,7 @@ class reply_writer {
   [[nodiscard]] bool is_resp3() const noexcept { return version_ == protocol::resp3; }
   void speak(protocol version) noexcept { version_ = version; }
 
-  // The buffer takes so many bytes, and overflowed() tells when there were to be more.
+  // Limits the size of the buffer; overflowed() is true once more was to be written.
   void bound(std::size_t most_bytes) noexcept { most_bytes_ = most_bytes; }
   [[nodiscard]] bool overflowed() const noexcept { return overflowed_; }
 
@@ -34,7 +34,7 @@ class reply_writer {
   }
   void ok() { raw("+OK\r\n"); }
   void simple(std::string_view text);
-  // With its code: "ERR syntax error". Line ends in it become blanks.
+  // `text` includes the code: "ERR syntax error". Line ends in it become blanks.
   void error(std::string_view text);
   void integer(std::int64_t number) { head(':', number); }
   void bulk(std::string_view bytes) {
@@ -51,15 +51,15 @@ class reply_writer {
   void null() { raw(is_resp3() ? "_\r\n" : "$-1\r\n"); }
   void null_array() { raw(is_resp3() ? "_\r\n" : "*-1\r\n"); }
   void array(std::size_t elements) { count('*', elements); }
-  // Of so many pairs.
+  // `pairs`: number of key-value pairs.
   void map(std::size_t pairs) { is_resp3() ? count('%', pairs) : count('*', pairs * 2); }
   void set(std::size_t elements) { count(is_resp3() ? '~' : '*', elements); }
   void push(std::size_t elements) { count(is_resp3() ? '>' : '*', elements); }
   void real(double number);
-  // Text to be shown as it is.
+  // Text for unchanged display.
   void verbatim(std::string_view text);
 
-  // Where the next reply begins; and everything from there on is taken back.
+  // mark(): where the next reply begins. rewind(): removes everything from there on.
   [[nodiscard]] std::size_t mark() const noexcept { return out_.size(); }
   void rewind(std::size_t mark) noexcept { out_.truncate(mark); }
   [[nodiscard]] bool is_error_at(std::size_t mark) const noexcept {

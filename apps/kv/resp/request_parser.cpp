@@ -11,11 +11,11 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t argument_bytes =
-    sizeof(std::string_view);           // what an argument takes beside its bytes
-constexpr std::size_t short_line = 32;  // looked through byte by byte
+constexpr std::size_t argument_bytes = sizeof(std::string_view);  // memory beside its bytes
+constexpr std::size_t short_line = 32;                            // searched byte by byte
 
-// Where the line that begins at `at` has its '\r', the byte behind which has come too; null: not yet.
+// Returns the '\r' of the line that begins at `at`, or null if it, or the byte behind it, has not
+// arrived yet.
 const char* line_end(const char* at, const char* end) noexcept {
   const char* const near =
       end - at > static_cast<std::ptrdiff_t>(short_line) ? at + short_line : end;
@@ -28,7 +28,7 @@ const char* line_end(const char* at, const char* end) noexcept {
   return p != nullptr && p + 1 < end ? p : nullptr;
 }
 
-// Of up to a few digits, the usual case, without more ado.
+// Fast path for numbers of up to nine digits.
 std::optional<std::int64_t> length_of(const char* at, const char* end) noexcept {
   const std::size_t digits = static_cast<std::size_t>(end - at);
   if (digits == 0 || digits > 9 || *at == '0') {
@@ -80,7 +80,7 @@ request_parser::outcome request_parser::next(std::string_view input, std::size_t
   missing_bytes_ = 0;
   outcome result = outcome::complete;
   found.is_inline = false;
-  while (to_come_ < 0) {  // empty lines and arrays are nothing
+  while (to_come_ < 0) {  // empty lines and arrays are ignored
     start = p;
     if (p == end) {
       result = outcome::incomplete;
@@ -108,7 +108,7 @@ request_parser::outcome request_parser::next(std::string_view input, std::size_t
   return result;
 }
 
-// "*3\r\n": an array that is empty leaves to_come_ as it was.
+// "*3\r\n". An empty array leaves to_come_ unchanged.
 request_parser::outcome request_parser::begin(const char*& at, const char* end,
                                               const parse_limits& limits) {
   const char* const stop = line_end(at, end);
@@ -170,7 +170,7 @@ request_parser::outcome request_parser::inline_command(const char*& at, const ch
   }
   std::string_view line(at, static_cast<std::size_t>(stop - at));
   if (line.ends_with('\r')) line.remove_suffix(1);
-  line = line.substr(0, line.find('\0'));  // what is behind is nothing, as to Redis
+  line = line.substr(0, line.find('\0'));  // the rest is ignored, as in Redis
   if (!split(line)) return fail("unbalanced quotes in request");
   at = stop + 1;
   return outcome::complete;
@@ -178,7 +178,7 @@ request_parser::outcome request_parser::inline_command(const char*& at, const ch
 
 bool request_parser::split(std::string_view line) {
   inline_text_.clear();
-  inline_text_.reserve(line.size());  // views of it stay right: it gets no longer than the line
+  inline_text_.reserve(line.size());  // keeps views valid: the text never exceeds the line
   for (std::size_t at = 0;;) {
     const std::size_t begins = inline_text_.size();
     const word_found found = take_word(line, at, inline_text_);

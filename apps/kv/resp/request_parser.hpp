@@ -1,4 +1,4 @@
-// request_parser: what RESP clients send, cut into commands and their arguments.
+// request_parser: splits the input of RESP clients into commands and their arguments.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace kv {
 
 struct parse_limits {
   std::size_t bulk_bytes = std::size_t{512} << 20;
-  std::size_t request_bytes = std::size_t{1}
-                              << 30;  // of one command, what its arguments need beside it too
-  bool authenticated = true;          // nobody yet: few and short arguments are all that is read
+  std::size_t request_bytes = std::size_t{1} << 30;  // of one command, with its arguments' memory
+  bool authenticated = true;  // false: only a few short arguments are accepted
 };
 
-// Reads arrays of bulks and inline commands out of bytes that stay the caller's: arguments are views into them. Of a
-// command that is not complete it remembers how far it came, so that no byte is looked at twice. Not thread-safe.
+// Parses arrays of bulks and inline commands. The input remains the caller's; arguments are views
+// into it. The parser stores its position in an incomplete command, so that no byte is examined
+// twice. Not thread-safe.
 class request_parser {
  public:
   static constexpr std::size_t most_line_bytes = std::size_t{64} << 10;
@@ -29,17 +29,17 @@ class request_parser {
   enum class outcome : std::uint8_t {
     complete,
     incomplete,  // more bytes are needed
-    failed,      // why() says it; there is no way to go on
+    failed,      // see why(); parsing cannot continue
   };
   struct request {
-    std::size_t first = 0;  // its arguments: args(request)
+    std::size_t first = 0;  // arguments: args(request)
     std::size_t count = 0;
-    std::size_t end = 0;     // where the next one begins in the input
+    std::size_t end = 0;     // position of the next command in the input
     bool is_inline = false;  // the next inline command overwrites its arguments
   };
 
-  // The command that begins at `at`. After `incomplete` the next call's input has the same bytes from its `at` on,
-  // wherever they lie then, and more behind them.
+  // Parses the command that begins at `at`. After `incomplete`, the next call's input must have the
+  // same bytes from its `at` on, at any address, and more behind them.
   outcome next(std::string_view input, std::size_t at, const parse_limits& limits, request& found);
   [[nodiscard]] std::span<const std::string_view> args(const request& r) const noexcept {
     return std::span(args_).subspan(r.first, r.count);
@@ -49,13 +49,14 @@ class request_parser {
 
   // Forgets the arguments of all complete commands.
   void forget() noexcept;
-  // Forgets the one that is incomplete as well: its bytes are read from the start again.
+  // Also forgets the incomplete command: its bytes are parsed again from the start.
   void restart() noexcept;
-  // What is missing of a long argument, with its line end: worth to be read straight into its place. 0: nothing such.
+  // Missing bytes of a long argument, including its line end: these are worth reading directly into
+  // their final position. 0: none.
   [[nodiscard]] std::size_t missing_bytes() const noexcept { return missing_bytes_; }
 
  private:
-  // All take the place where they go on and leave it where they stopped.
+  // All functions continue at the given position and set it to the end of the parsed bytes.
   outcome begin(const char*& at, const char* end, const parse_limits& limits);
   outcome bulks(const char*& at, const char* end, const parse_limits& limits);
   outcome inline_command(const char*& at, const char* end);
@@ -64,11 +65,11 @@ class request_parser {
   void moved(const char* to) noexcept;
 
   std::vector<std::string_view> args_;
-  std::size_t first_ = 0;        // of the command that is being read
-  std::int64_t to_come_ = -1;    // arguments of it; -1: nothing was read of it
-  std::int64_t bulk_ = -1;       // length of the argument that is being read; -1: not known yet
-  std::size_t progress_ = 0;     // bytes of it that are done with
-  const char* start_ = nullptr;  // where it began when its arguments were found
+  std::size_t first_ = 0;        // index of the current command's first argument
+  std::int64_t to_come_ = -1;    // its missing arguments; -1: nothing of it was read
+  std::int64_t bulk_ = -1;       // length of the current argument; -1: unknown yet
+  std::size_t progress_ = 0;     // parsed bytes of the command
+  const char* start_ = nullptr;  // its address when its arguments were found
   std::size_t missing_bytes_ = 0;
   std::string inline_text_;
   std::string why_;

@@ -1,4 +1,4 @@
-// A value of RESP, Redis's protocol, in its second or third version.
+// A value of RESP, the protocol of Redis, in version 2 or 3.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace kv {
 struct resp_value {
   enum class kind : std::uint8_t {
     nil,
-    status,  // "+OK": a short text of the server's
+    status,  // "+OK": a short text of the server
     error,
     integer,
     bulk,  // bytes
-    text,  // lines, for people
+    text,  // readable lines
     number,
     boolean,
     array,
-    map,  // `items` are keys and values in turn
+    map,  // `items` alternates keys and values
     set,
-    push,  // nobody asked for it
+    push,  // unsolicited
   };
 
   kind what = kind::nil;

@@ -34,7 +34,7 @@ double number_of(const std::string& text) {
   return value;
 }
 
-// Keeps the memory of the text.
+// Keeps the allocated memory of the text.
 void reset(resp_value& v, kind what) noexcept {
   v.what = what;
   v.integer = 0;
@@ -53,7 +53,7 @@ std::span<char> value_parser::room() {
 
 void value_parser::open(resp_value& into, kind what, std::string_view digits, std::size_t each) {
   const std::int64_t count = integer_of(digits);
-  if (count < 0) return;  // the nil of the second version
+  if (count < 0) return;  // nil in RESP2
   if (static_cast<std::uint64_t>(count) > most_items_of_reply / each) {
     throw resp_error("a reply of more than " + std::to_string(most_items_of_reply) + " items");
   }
@@ -65,7 +65,7 @@ void value_parser::open(resp_value& into, kind what, std::string_view digits, st
 bool value_parser::take_text(resp_value& into, kind what, std::string_view digits) {
   const std::int64_t length = integer_of(digits);
   const std::size_t before = 1 + digits.size() + line_end.size();
-  if (length < 0) {  // the nil of the second version
+  if (length < 0) {  // nil in RESP2
     begin_ += before;
     return true;
   }
@@ -127,7 +127,8 @@ bool value_parser::next(resp_value& into) {
       open_.pop_back();
       continue;
     }
-    // A new item is added only where the one before it is whole: nothing points into its place.
+    // An item is added only when the previous one is complete, so no pointer refers to a moved
+    // item.
     const bool inside = begun;
     resp_value* const at = inside ? &open_.back().of->items.emplace_back() : &root_;
     const std::size_t depth = open_.size();

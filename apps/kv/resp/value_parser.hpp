@@ -1,4 +1,4 @@
-// Reads values of RESP from bytes as they come.
+// Parses RESP values incrementally.
 #pragma once
 
 #include "byte_buffer.hpp"
@@ -13,12 +13,12 @@
 
 namespace kv {
 
-inline constexpr std::size_t deepest_reply = 32;                          // arrays in arrays
-inline constexpr std::size_t most_items_of_reply = std::size_t{1} << 24;  // of one of them
+inline constexpr std::size_t deepest_reply = 32;                          // nested arrays
+inline constexpr std::size_t most_items_of_reply = std::size_t{1} << 24;  // in one array
 inline constexpr std::size_t longest_text_of_reply = std::size_t{512} << 20;
 inline constexpr std::size_t longest_line_of_reply = std::size_t{64} << 10;
 
-// What came is no RESP: nothing behind it makes sense.
+// The input is not RESP; the rest of it cannot be parsed.
 class resp_error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,29 +26,29 @@ class resp_error : public std::runtime_error {
 
 class value_parser {
  public:
-  // Room for more bytes, at least one; received() says how many there are now.
+  // Space for more bytes, at least one; received() reports how many were written.
   [[nodiscard]] std::span<char> room();
   void received(std::size_t bytes) noexcept { buffer_.added(bytes); }
 
-  // Whether a whole value was there, which is in `into` now. What is known of one that is not yet whole is
-  // kept, so that no byte is looked at twice. Throws resp_error, std::bad_alloc.
+  // Returns true, with the value in `into`, if a complete value was available. The state of an
+  // incomplete value is kept, so that no byte is examined twice. Throws resp_error, std::bad_alloc.
   bool next(resp_value& into);
 
  private:
   struct level {
     resp_value* of = nullptr;
-    std::size_t left = 0;  // items that are to come
+    std::size_t left = 0;  // missing items
   };
-  // Each false: more bytes are needed, and nothing was taken.
+  // Each returns false, and consumes nothing, if more bytes are needed.
   bool take_value(resp_value& into);
   bool take_text(resp_value& into, resp_value::kind what, std::string_view digits);
   void open(resp_value& into, resp_value::kind what, std::string_view digits, std::size_t each = 1);
   [[nodiscard]] std::string_view unread() const noexcept { return buffer_.view().substr(begin_); }
 
   byte_buffer buffer_;
-  std::size_t begin_ = 0;  // of what is unread
+  std::size_t begin_ = 0;  // start of the unread bytes
   resp_value root_;
-  std::vector<level> open_;  // what lies in what
+  std::vector<level> open_;  // the nesting of unfinished values
 };
 
 }  // namespace kv

@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view escaped = "\n\r\t\a\b\\\"";
 constexpr std::string_view letters = "nrtab\\\"";
 
-// What stands behind a backslash in double quotes; takes it off `line`.
+// Decodes the escape after a backslash in double quotes and removes it from `line`.
 char unescaped(std::string_view& line) {
   const char c = line.front();
   if (c == 'x' && line.size() >= 3) {
@@ -26,7 +26,7 @@ char unescaped(std::string_view& line) {
   return at != std::string_view::npos ? escaped[at] : c;
 }
 
-// From behind the opening quote to behind the closing one; false where there is none.
+// Consumes from behind the opening quote to behind the closing one; false if there is none.
 bool take_quoted(std::string_view& line, char quote, std::string& word) {
   while (!line.empty()) {
     const char c = line.front();

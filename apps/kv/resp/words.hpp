@@ -1,4 +1,4 @@
-// Words of a line, as redis-cli and inline commands have them.
+// Splits a line into words, as redis-cli and inline commands do.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@ namespace kv {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// Words stand between blanks. In "double quotes" \n \r \t \b \a \xHH, \" and \\ mean what they do in C; in 'single
-// quotes' only \' does.
+// Words are separated by blanks. In "double quotes" \n \r \t \b \a \xHH, \" and \\ have their
+// meaning from C; in 'single quotes' only \' is an escape.
 enum class word_found : std::uint8_t {
-  none,  // blanks at most
+  none,  // only blanks
   whole,
-  broken,  // a quote has no end, or something follows right behind it
+  broken,  // a quote is not closed, or is directly followed by another character
 };
 // Appends the next word of `line` from `at` on to `into` and moves `at` behind it. Throws std::bad_alloc.
 [[nodiscard]] word_found take_word(std::string_view line, std::size_t& at, std::string& into);
 
-// The words of a line up to its first 0 byte. nullopt: a word is broken.
+// Splits a line up to its first 0 byte. Returns nullopt if a word is broken.
 [[nodiscard]] std::optional<std::vector<std::string>> split_words(std::string_view line);
 
 // Appends `text` in double quotes; bytes other than printable ASCII are escaped.

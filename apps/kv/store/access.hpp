@@ -1,4 +1,4 @@
-// What an item's `access` says: when it was used last, or how often; 32 bits, as in Redis.
+// The `access` field of an item: its last use, or its frequency of use; 32 bits, as in Redis.
 #pragma once
 
 #include "item.hpp"
@@ -7,9 +7,9 @@
 
 namespace kv {
 
-// Policies that do not count keep the second of the last use. The others keep {minute 16 | counter 8}, where the
-// counter grows with the logarithm of the uses and loses one a minute (Redis's LFU: lfu-log-factor 10,
-// lfu-decay-time 1, new keys at 5).
+// Policies that do not count store the second of the last use. The others store {minute 16 |
+// counter 8}. The counter grows with the logarithm of the uses and decreases by one a minute
+// (Redis's LFU: lfu-log-factor 10, lfu-decay-time 1, new keys at 5).
 class access_clock {
  public:
   static constexpr unsigned fresh_count = 5;
@@ -20,7 +20,7 @@ class access_clock {
   [[nodiscard]] static std::uint32_t fresh(unix_ms now, bool counts) noexcept {
     return counts ? pack(now, fresh_count) : seconds(now);
   }
-  // As it decays until now.
+  // The counter, decayed until now.
   [[nodiscard]] static unsigned count(std::uint32_t access, unix_ms now) noexcept {
     const unsigned counter = access & 0xFF;
     const unsigned minutes = (minute(now) - (access >> 8 & 0xFFFF)) & 0xFFFF;
@@ -42,7 +42,7 @@ class access_clock {
   [[nodiscard]] static std::uint32_t pack(unix_ms now, unsigned counter) noexcept {
     return minute(now) << 8 | counter;
   }
-  // One more with a probability of 1 / (10 times what it is above that of new ones, and 1).
+  // Increments with a probability of 1 / (10 times the excess over a new key's count, plus 1).
   [[nodiscard]] static unsigned grown(unsigned counter, std::uint32_t chance) noexcept {
     if (counter == 255) return counter;
     const std::uint64_t base = counter > fresh_count ? counter - fresh_count : 0;

@@ -6,15 +6,15 @@
 
 namespace kv {
 
-// Stands in front of its blocks.
+// Header in front of the blocks of a slab.
 struct block_heap::slab {
   slab* next = nullptr;
   slab* previous = nullptr;
-  void* free = nullptr;      // the first of those that were given back; each holds the next
-  std::uint32_t room = 0;    // of each block
-  std::uint32_t blocks = 0;  // in all
+  void* free = nullptr;      // first returned block; each one points to the next
+  std::uint32_t room = 0;    // usable bytes of each block
+  std::uint32_t blocks = 0;  // total number
   std::uint32_t used = 0;
-  std::uint32_t touched = 0;  // blocks that were taken once: those behind are free too
+  std::uint32_t touched = 0;  // blocks that were ever allocated: those behind them are free too
   list on = list::none;
 
   [[nodiscard]] std::byte* at(std::uint32_t i) noexcept {
@@ -35,7 +35,7 @@ block_heap::slab* block_heap::slab_of(const void* block) noexcept {
   return reinterpret_cast<slab*>(at);
 }
 
-// A sparse one behind the first, so that one at a time is filled.
+// Inserts a sparse slab behind the first one, so that one slab at a time is filled.
 void block_heap::link(size_class& in, slab& s, list where) noexcept {
   slab*& head = where == list::dense ? in.dense : in.sparse;
   s.on = where;
@@ -61,7 +61,7 @@ void block_heap::unlink(size_class& in, slab& s) noexcept {
   s.on = list::none;
 }
 
-// To the list that it belongs on now.
+// Moves the slab to the list for its current state.
 void block_heap::sort(size_class& in, slab& s) noexcept {
   const list wanted = s.is_full() ? list::none : s.has_many_free() ? list::sparse : list::dense;
   if (wanted == s.on) return;
@@ -100,7 +100,7 @@ block_heap::slab* block_heap::new_slab(std::size_t room) noexcept {
   return s;
 }
 
-// The vectors have room for all slabs.
+// The vectors have capacity for all slabs.
 void block_heap::release(slab& s) noexcept {
   --slabs_;
   if (warm_.size() < most_warm) {
@@ -151,7 +151,7 @@ bool block_heap::is_sparse(const void* block, std::size_t room) const noexcept {
 }
 
 bool block_heap::is_loose() const noexcept {
-  constexpr std::size_t allowed = std::size_t{4} << 20;  // slabs of few blocks of many sizes
+  constexpr std::size_t allowed = std::size_t{4} << 20;  // for slabs with few blocks, of many sizes
   return held_bytes() > live_ + live_ / 8 + allowed && given_ > held_bytes() / 16;
 }
 

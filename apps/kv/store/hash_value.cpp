@@ -14,10 +14,10 @@
 namespace kv {
 namespace {
 
-// Of a field that moves, so many bytes take one more off the budget.
+// Bytes of a moved field that use up one more unit of the budget.
 constexpr std::size_t copied_for_one = 512;
 
-constexpr std::size_t of_allocator = 8;  // bytes that glibc needs beside what it gives
+constexpr std::size_t of_allocator = 8;  // bytes of overhead that glibc adds to an allocation
 
 std::size_t taken(void* p) noexcept {
   return p == nullptr ? 0 : ::malloc_usable_size(p) + of_allocator;
@@ -35,9 +35,9 @@ constexpr std::uint64_t reversed(std::uint64_t v) noexcept {
   return r;
 }
 
-// Counts with the highest of the bits in `mask` as the lowest one. A table with twice the buckets splits each of them in
-// two, which differ in one higher bit: so both stand behind all that was counted before, and a cursor outlives growing
-// and shrinking.
+// Increments `v` with the bits in `mask` in reverse significance. A table with twice the buckets
+// splits each bucket in two that differ in one higher bit. Both follow all buckets counted before,
+// so a cursor stays valid when the table grows or shrinks.
 constexpr std::uint64_t counted_on(std::uint64_t v, std::uint64_t mask) noexcept {
   return reversed(reversed(v | ~mask) + 1);
 }
@@ -112,14 +112,15 @@ std::optional<std::size_t> hash_value::find_in_block(std::string_view field) con
   return {};
 }
 
-// Room for so many bytes, and not for many more.
+// Resizes the block to hold `used` bytes, without much spare space.
 void hash_value::resize_block(std::size_t used) {
-  constexpr std::size_t spare = 4;  // the block may be so many times too large
+  constexpr std::size_t spare = 4;  // the block may be this many times too large
   if (used <= block_room_ && (used * spare >= block_room_ || block_room_ <= 64)) return;
   if (!move_block(block_heap::room_of(used)) && used > block_room_) throw std::bad_alloc();
 }
 
-// To a block with so much room. REQUIRES that what is used fits there. False: there is no memory, and nothing has changed.
+// Moves the content to a block of `room` bytes. REQUIRES that the used bytes fit. Returns false,
+// and changes nothing, if there is no memory.
 bool hash_value::move_block(std::size_t room) noexcept {
   void* const made = heap_ != nullptr ? heap_->take(room) : std::malloc(room);
   if (made == nullptr) return false;
@@ -177,7 +178,7 @@ void hash_value::put_in_block(std::string_view field, std::string_view value,
   const std::size_t old = known ? entry_at(*known).value.size() : 0;
   const std::size_t more = known ? value.size() : 2 + field.size() + value.size();
   const std::size_t used = block_used_ - old + more;
-  // What lies in the block is moved together before the block shrinks.
+  // The content is compacted before the block shrinks.
   if (used > block_room_) resize_block(used);
   char* at = block_ + block_used_;
   if (known) {
@@ -204,7 +205,7 @@ void hash_value::erase_in_block(std::size_t place) noexcept {
   if (block_used_ != 0) resize_block(block_used_);
 }
 
-// All of the block, as nodes. Nothing has changed if there is no memory.
+// Converts the block to nodes. Changes nothing if there is no memory.
 void hash_value::to_table() {
   hash_value made(seed_, heap_);
   made.tables_[0].mask = std::bit_ceil(std::max(size_, least_buckets)) - 1;
@@ -236,7 +237,8 @@ std::size_t hash_value::cost_of(node* n) const noexcept {
   return is_in_heap(n->bytes()) ? block_heap::cost_of(block_heap::room_of(n->bytes())) : taken(n);
 }
 
-// Its room in the heap follows from what it holds: with another it moves. Nothing has changed if there is no memory.
+// The node's size in the heap follows from its content: another size moves it. Changes nothing if
+// there is no memory.
 void hash_value::change_value(node*& link, std::string_view value) {
   node* const old = link;
   const std::size_t bytes = sizeof(node) + old->field_bytes + value.size();
@@ -271,7 +273,7 @@ hash_value::node** hash_value::link_of(std::string_view field, std::uint64_t has
 
 void hash_value::begin_move(std::size_t buckets) noexcept {
   auto** const made = static_cast<node**>(std::calloc(buckets, sizeof(node*)));
-  if (made == nullptr) return;  // it goes on with longer chains
+  if (made == nullptr) return;  // continues with longer chains
   tables_[1] = {made, buckets - 1};
   bytes_ += taken(made);
   moved_ = 0;
@@ -281,7 +283,7 @@ void hash_value::move_some(std::size_t buckets) noexcept {
   if (!moving()) return;
   table& from = tables_[0];
   table& to = tables_[1];
-  // Empty buckets cost little: ten of them count as one.
+  // Empty buckets are cheap: ten of them count as one.
   for (std::size_t looks = buckets * 10; moved_ != from.count() && buckets != 0 && looks != 0;
        --looks) {
     node* at = std::exchange(from.buckets[moved_++], nullptr);
@@ -303,7 +305,8 @@ void hash_value::end_move() noexcept {
   moved_ = 0;
 }
 
-// As many buckets as fields, or less by half; at most so many times as many.
+// Grows a table with fewer buckets than fields, and shrinks one with more than `fields_to_shrink`
+// buckets per field.
 void hash_value::fit() noexcept {
   if (moving()) return;
   const std::size_t buckets = tables_[0].count();
@@ -380,7 +383,7 @@ bool hash_value::clear_some(std::size_t& budget) noexcept {
     size_ = 0;
     return true;
   }
-  // As a move, with nowhere to go; then the same for the second table.
+  // Like a move without a target table; then the same for the second table.
   while (!is_block()) {
     table& t = tables_[0];
     for (; moved_ != t.count(); ++moved_) {
@@ -408,7 +411,7 @@ std::optional<hash_value::entry> hash_value::at_random(std::uint64_t random) con
     }
     return entry_at(place);
   }
-  // A place in a bucket of either table, if there is something at it.
+  // Chooses a position in a bucket of either table; it may be empty.
   const std::size_t buckets = tables_[0].count() + tables_[1].count();
   std::size_t bucket = (random / deepest) % buckets;
   const bool second = bucket >= tables_[0].count();
@@ -469,7 +472,8 @@ hash_value::cursor hash_value::first_of(bucket_pair& at) const noexcept {
   return first_in_larger(at);
 }
 
-// Of the buckets of the larger table that this one of the smaller stands for, the next that is not empty.
+// Returns the next non-empty bucket of the larger table that corresponds to this bucket of the
+// smaller one.
 hash_value::cursor hash_value::first_in_larger(bucket_pair& at) const noexcept {
   while (at.larger != nullptr) {
     node* const n = at.larger->buckets[at.in_larger & at.larger->mask];

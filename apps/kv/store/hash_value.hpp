@@ -12,11 +12,12 @@
 
 namespace kv {
 
-// Small hashes are one block of memory, in the order in which the fields came. Larger ones are a table of chains that
-// grows and shrinks a few buckets at a time, with each change. Not thread-safe.
+// A small hash is one block of memory with the fields in insertion order. A larger one is a table
+// of chains that grows and shrinks by a few buckets with each change. Not thread-safe.
 class hash_value {
  public:
-  // As Redis's hash-max-listpack-entries and -value: up to these, and for both of field and value, it is one block.
+  // As Redis's hash-max-listpack-entries and -value (the latter for field and value each): up to
+  // these limits a hash is one block.
   static constexpr std::size_t most_small_fields = 128;
   static constexpr std::size_t most_small_bytes = 64;
 
@@ -25,11 +26,13 @@ class hash_value {
     std::string_view value;
   };
 
-  // With the same seed, the same field is always at the same place. A client that does not know it cannot make chains long.
-  // Its block, and fields of up to block_heap::longest, are the heap's, which outlives it; null: malloc()'s.
+  // With the same seed, a field is always in the same position. A client that does not know the
+  // seed cannot make chains long. Its block, and fields of up to block_heap::longest bytes, are
+  // allocated from the heap, which must outlive it. Without a heap (null) they are allocated by
+  // malloc().
   explicit hash_value(std::uint64_t seed, block_heap* heap = nullptr) noexcept
       : seed_(seed), heap_(heap) {}
-  // Throws std::bad_alloc, and so does the assignment.
+  // Throws std::bad_alloc, as does the assignment.
   hash_value(const hash_value& other);
   hash_value(hash_value&& other) noexcept : seed_(other.seed_), heap_(other.heap_) { swap(other); }
   hash_value& operator=(hash_value other) noexcept {
@@ -39,32 +42,35 @@ class hash_value {
   ~hash_value();
   void swap(hash_value& other) noexcept;
 
-  // Whether the field is new. Neither view may be into this hash. Throws std::bad_alloc, and nothing has changed then.
+  // Returns true if the field is new. Neither view may point into this hash. Throws std::bad_alloc,
+  // with nothing changed.
   bool put(std::string_view field, std::string_view value);
   bool erase(std::string_view field) noexcept;
-  // The view is good until the next change.
+  // The view is valid until the next change.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view field) const noexcept;
   [[nodiscard]] bool contains(std::string_view field) const noexcept {
     return find(field).has_value();
   }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  // One block of memory. What was large once stays a table.
+  // True if it is one block of memory. A hash that was large once remains a table.
   [[nodiscard]] bool is_small() const noexcept { return is_block(); }
-  // What it takes, as the allocator sees it. Of a field that is to come, about what it will take.
+  // bytes(): the memory that it takes, including the allocator's overhead. bytes_of(): estimate for
+  // a field to be added.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return bytes_ + block_heap::room_of(sizeof(hash_value));
   }
   [[nodiscard]] static std::size_t bytes_of(std::string_view field,
                                             std::string_view value) noexcept;
 
-  // Calls `each(entry)` for all, once each. It may not change this.
+  // Calls `each(entry)` once for every field. `each` must not change the hash.
   template <class Each>
   void for_each(Each each) const {
     for (cursor at = first(); at; at = next(at)) each(at.now);
   }
-  // From `from` (0: the beginning) on, until `each(entry)` was called for `wanted` at least, or for all. Returns where to go
-  // on, 0 at the end. What is there from the first call to the last is given, whatever comes and goes meanwhile; some may
-  // be given twice. A small hash is given as a whole.
+  // Visits fields from `from` (0: the beginning) on until `each(entry)` was called at least
+  // `wanted` times or for all. Returns the next position, or 0 at the end. Fields that exist from
+  // the first call to the last are visited even if others are added or erased meanwhile; some may
+  // be visited twice. A small hash is visited completely.
   template <class Each>
   std::uint64_t scan(std::uint64_t from, std::size_t wanted, Each each) const {
     std::size_t given = 0;
@@ -79,13 +85,14 @@ class hash_value {
     } while (from != 0 && given < wanted && --looks != 0);
     return from;
   }
-  // One by chance, or nothing: `random` is any number. All are equally likely; ask again, and half of the times, or more
-  // often, there will be one. REQUIRES that it is not empty.
+  // Returns a random field, or nothing; `random` is any number. All fields are equally likely. At
+  // least half of the calls return a field. REQUIRES that it is not empty.
   [[nodiscard]] std::optional<entry> at_random(std::uint64_t random) const noexcept;
-  // Frees up to `budget` fields. True when none is left; only then may it be destroyed, or used, without taking long.
+  // Frees up to `budget` fields. Returns true when none is left: destroying or using it takes long
+  // before that.
   bool clear_some(std::size_t& budget) noexcept;
-  // Moves its block, or fields from bucket `place` on, to where the heap has a better place, and takes each bucket off
-  // `budget`. True: all were looked at, and `place` is 0.
+  // Moves its block, or fields from bucket `place` on, if the heap has a better position; each
+  // bucket reduces `budget`. Returns true, with `place` 0, when all were examined.
   bool settle(std::size_t& place, std::size_t& budget) noexcept;
 
  private:
@@ -96,13 +103,15 @@ class hash_value {
     [[nodiscard]] std::size_t count() const noexcept { return buckets == nullptr ? 0 : mask + 1; }
   };
   struct cursor {
-    std::size_t place = 0;  // of the next entry in the block, or of the bucket, of both tables
+    // position of the next entry in the block, or index of the bucket across both tables
+    std::size_t place = 0;
     node* at = nullptr;
     entry now;
     bool good = false;
     explicit operator bool() const noexcept { return good; }
   };
-  // What one step of a scan looks at: a bucket of the smaller table, and those of the larger one that it stands for.
+  // Buckets of one step of a scan: one of the smaller table, and the corresponding ones of the
+  // larger table.
   struct bucket_pair {
     std::uint64_t from = 0;
     std::uint64_t next = 0;
@@ -110,12 +119,11 @@ class hash_value {
     const table* smaller = nullptr;  // null: a block
     const table* larger = nullptr;   // null: there is one table
   };
-  static constexpr std::size_t looks_for_one = 10;  // buckets, for a field that is wanted
+  static constexpr std::size_t looks_for_one = 10;  // buckets examined per wanted field
   static constexpr std::size_t least_buckets = 4;
-  static constexpr std::size_t fields_to_shrink =
-      8;  // a table with so many buckets for each field is too large
-  static constexpr std::size_t moved_at_a_time = 4;  // buckets
-  static constexpr std::size_t deepest = 8;          // longer chains are as good as never there
+  static constexpr std::size_t fields_to_shrink = 8;  // a table with more buckets per field shrinks
+  static constexpr std::size_t moved_at_a_time = 4;   // buckets
+  static constexpr std::size_t deepest = 8;           // longer chains practically never occur
 
   [[nodiscard]] static bool fits_block(std::string_view field, std::string_view value) noexcept {
     return field.size() <= most_small_bytes && value.size() <= most_small_bytes;
@@ -132,7 +140,7 @@ class hash_value {
                     std::optional<std::size_t> known);
   void erase_in_block(std::size_t place) noexcept;
   void to_table();
-  // The tables. A field's memory: for as many bytes as its texts and their head take.
+  // The tables. A node is allocated for its texts and its header.
   [[nodiscard]] bool is_in_heap(std::size_t bytes) const noexcept {
     return heap_ != nullptr && block_heap::room_of(bytes) <= block_heap::longest;
   }
@@ -163,8 +171,8 @@ class hash_value {
   char* block_ = nullptr;
   std::uint32_t block_used_ = 0;
   std::uint32_t block_room_ = 0;
-  std::array<table, 2> tables_{};  // the second one while fields move there
-  std::size_t moved_ = 0;          // buckets of the first one that have moved
+  std::array<table, 2> tables_{};  // the second one exists while fields move to it
+  std::size_t moved_ = 0;          // buckets of the first one that were moved
 };
 
 }  // namespace kv

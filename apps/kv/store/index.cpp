@@ -13,8 +13,9 @@ item_index::item_index(segment_set& segments, std::uint64_t hash_seed)
 }
 
 void item_index::clear(read_by whom) {
-  // Peers that do not know yet that it is another index find nothing in the old one. Else it is overwritten by whoever
-  // takes the segment: all of them at once would take long.
+  // Peers that have not noticed the new index yet find nothing in the old one. Without peers the
+  // memory is zeroed only when a segment is used again, because zeroing all at once would take
+  // long.
   if (whom == read_by::peers) {
     for (const std::uint32_t s : directory_) std::memset(segments_[s].base, 0, segment_bytes);
     for (const std::uint32_t s : overflow_) std::memset(segments_[s].base, 0, segment_bytes);
@@ -114,13 +115,13 @@ void item_index::give_back_overflow(std::uint32_t reference) noexcept {
 
 unsigned item_index::grow(std::size_t items) {
   unsigned done = 0;
-  // Two at a time: it catches up where it was refused memory before.
+  // Two at a time: this catches up after memory was refused.
   while (done < 2 && items > buckets_ * keys_per_bucket && split_next()) ++done;
   if (done != 0) prefetch_next_split();
   return done;
 }
 
-// Whose keys have to be read, and have lain somewhere for long.
+// The keys of the bucket to split next must be read, and are probably no longer in the cache.
 void item_index::prefetch_next_split() const noexcept {
   const std::uint64_t next = buckets_ - std::bit_floor(buckets_);
   for (const std::uint64_t s : primary(next).slots) {
@@ -133,8 +134,8 @@ std::uint64_t item_index::hash_of(std::uint64_t s) const noexcept {
   return hash_key(segments_.item_at(slot::where(s)).key(), seed_).hash;
 }
 
-// What goes to the new bucket is there before the old one says that it is split, and leaves the old one last: peers
-// find every key in one of the two, whenever they look.
+// Slots are published in the new bucket before the old one's depth is raised, and removed from the
+// old one last. So peers find every key in one of the two at any time.
 bool item_index::split_next() {
   const std::uint64_t whole = std::bit_floor(buckets_);
   const std::uint64_t from = buckets_ - whole;
@@ -155,7 +156,7 @@ bool item_index::split_next() {
     if (to != nullptr) publish(*to, s);
     complete = to != nullptr;
   });
-  if (!complete) {  // for want of memory: the new one is not there yet
+  if (!complete) {  // no memory: the new bucket is not visible yet
     for (std::uint32_t r = bucket::next(fresh.head); r != 0;) {
       const std::uint32_t next = bucket::next(by_reference(r)->head);
       give_back_overflow(r);
@@ -176,7 +177,7 @@ bool item_index::split_next() {
   return true;
 }
 
-// What is in the buckets that go on with it moves forward, and those that are empty then are given back.
+// Moves the slots of overflow buckets forward and releases the overflow buckets that become empty.
 void item_index::settle(bucket& first) noexcept {
   bucket* before = &first;
   while (bucket* b = after(*before)) {

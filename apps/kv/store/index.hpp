@@ -1,4 +1,5 @@
-// The index of a shard: from a hash to the places of items. Linear hashing: it grows by one bucket at a time.
+// The index of a shard: maps a hash to positions of items. Linear hashing: it grows by one bucket
+// at a time.
 #pragma once
 
 #include "key.hpp"
@@ -12,7 +13,7 @@
 
 namespace kv {
 
-// Who may still look at an index that is given up.
+// Readers that may still read an abandoned index.
 enum class read_by : std::uint8_t { nobody, peers };
 
 class item_index {
@@ -23,28 +24,29 @@ class item_index {
   [[nodiscard]] std::uint64_t hash(std::string_view key) const noexcept {
     return hash_key(key, seed_).hash;
   }
-  // Where the key's slot is; null: nowhere.
+  // Returns the key's slot, or null if there is none.
   [[nodiscard]] std::uint64_t* find(const hashed_key& k) const noexcept;
-  // The slot that holds `where`, for a key with that hash. Null: none does, so the item is dead.
+  // Returns the slot of the item at `where`; `hash` is that of its key. Null if there is none: the
+  // item is dead.
   [[nodiscard]] std::uint64_t* find(std::uint64_t hash, place where) const noexcept;
-  // An empty slot for a new key. Null: there is no memory for another bucket.
+  // Returns an empty slot for a new key. Null: there is no memory for another bucket.
   [[nodiscard]] std::uint64_t* make_slot(const hashed_key& k);
   static void publish(std::uint64_t& slot, std::uint64_t value) noexcept {
     __atomic_store_n(&slot, value, __ATOMIC_RELEASE);
   }
-  // Splits a bucket where `items` are many for the buckets there are. Returns how many it split.
+  // Splits buckets if there are too few for `items` items. Returns the number of buckets split.
   unsigned grow(std::size_t items);
 
   void prefetch(std::uint64_t hash) const noexcept { __builtin_prefetch(&first_of(hash)); }
-  // The items that the key may be.
+  // Prefetches the items that may belong to the key.
   void prefetch_items(const hashed_key& k) const noexcept;
 
   [[nodiscard]] std::uint64_t buckets() const noexcept { return buckets_; }
-  // Of the hash's bits, how many say that a key belongs to that bucket.
+  // Number of low bits of the hash that all keys of that bucket have in common.
   [[nodiscard]] unsigned depth(std::uint64_t number) const noexcept {
     return bucket::depth(primary(number).head);
   }
-  // Every slot of a bucket that is not empty.
+  // Calls `each` for every non-empty slot of a bucket.
   template <class Each>
   void each_of(std::uint64_t number, Each each) const noexcept {
     for (bucket* b = &primary(number); b != nullptr; b = after(*b)) {
@@ -53,15 +55,16 @@ class item_index {
       }
     }
   }
-  // Empty again. In what it gives up `peers` find nothing any more.
+  // Empties the index. If `peers` may read the old one, they find nothing in it afterwards.
   void clear(read_by whom);
-  // Of segments.
+  // Size of its segments.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return (directory_.size() + overflow_.size()) * segment_bytes;
   }
-  // At least that for so many items, though there were as many before: it grows evenly, not by whole segments.
+  // Upper bound for the memory of `items` items, at least the current use: it grows evenly, not by
+  // complete segments.
   [[nodiscard]] std::size_t bytes_for(std::size_t items) const noexcept {
-    constexpr std::size_t bytes_per_key = 20;  // a fifth of a bucket, and of those it goes on with
+    constexpr std::size_t bytes_per_key = 20;  // a fifth of a bucket, plus overflow buckets
     const std::size_t overflowing =
         overflow_.empty() ? 0 : (overflow_.size() - 1) * buckets_per_segment + next_overflow_;
     const std::size_t used = (buckets_ + overflowing) * sizeof(bucket);
@@ -70,7 +73,8 @@ class item_index {
   [[nodiscard]] const std::vector<std::uint32_t>& directory() const noexcept { return directory_; }
 
  private:
-  // At first, and the most keys per bucket on average before the next one is split.
+  // Number of buckets at first, and the maximum average of keys per bucket before the next one is
+  // split.
   static constexpr std::uint64_t first_buckets = 64;
   static constexpr std::uint64_t keys_per_bucket = 5;
 
@@ -102,12 +106,12 @@ class item_index {
   segment_set& segments_;
   std::uint64_t seed_;
   std::uint64_t buckets_ = 0;
-  std::uint64_t mask_ = 0;                // twice the buckets of the level, less one
+  std::uint64_t mask_ = 0;                // twice the buckets of the current level, less one
   std::vector<std::uint32_t> directory_;  // segments of buckets 0 to 16383, and so on
-  std::vector<bucket*> bases_;            // likewise
-  std::vector<std::uint32_t> overflow_;   // segments of buckets that go on with others
-  std::uint32_t next_overflow_ = 0;       // in the last of them
-  std::uint32_t free_overflow_ = 0;       // a list by their heads; 0: none
+  std::vector<bucket*> bases_;            // the base addresses of these segments
+  std::vector<std::uint32_t> overflow_;   // segments of overflow buckets
+  std::uint32_t next_overflow_ = 0;       // next unused one in the last segment
+  std::uint32_t free_overflow_ = 0;       // list linked by the heads; 0: empty
 };
 
 }  // namespace kv

@@ -1,4 +1,5 @@
-// How a value lies in memory: what the server publishes and clients read one-sidedly. All numbers little-endian.
+// Memory layout of a value that the server publishes and clients read one-sidedly. All numbers are
+// little-endian.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +20,19 @@ enum class value_kind : std::uint8_t {
 };
 
 inline constexpr std::size_t max_key_bytes = 65'535;
-inline constexpr std::size_t max_value_bytes = std::size_t{512} << 20;  // as Redis has it
+inline constexpr std::size_t max_value_bytes = std::size_t{512} << 20;  // as in Redis
 inline constexpr std::size_t item_granule = 8;
 
-// The head of an item; after it the expiry (8 bytes, only where flag_expires is set), the key, the value, and
-// zeros up to a multiple of item_granule. Once published nothing of it changes but `access` and flag_dead.
+// Header of an item. After it follow the expiry (8 bytes, only if flag_expires is set), the key,
+// the value, and zeros up to a multiple of item_granule. After publication only `access` and
+// flag_dead change.
 struct item {
   static constexpr std::uint8_t kind_mask = 0x03;
   static constexpr std::uint8_t flag_expires = 0x10;
   static constexpr std::uint8_t flag_dead = 0x80;
 
-  std::uint32_t
-      crc;  // CRC32C of the item's place (8 bytes) and of everything from `version` on, padding not
-  std::uint32_t access;  // when, or how often, it was used: the store's, see access.hpp
+  std::uint32_t crc;     // CRC32C of the place (8 bytes) and all bytes from `version` on, unpadded
+  std::uint32_t access;  // time or frequency of use; used by the store only, see access.hpp
   std::uint64_t version;
   std::uint32_t value_bytes;
   std::uint16_t key_bytes;
@@ -51,7 +52,7 @@ struct item {
     return reinterpret_cast<const char*>(this + 1) + (expires() ? sizeof(unix_ms) : 0);
   }
   [[nodiscard]] std::string_view key() const noexcept { return {key_data(), key_bytes}; }
-  // The bytes in the item: of a string its value, else the object's number.
+  // Bytes in the item: the value of a string, else the object's number.
   [[nodiscard]] std::string_view stored() const noexcept {
     return {key_data() + key_bytes, value_bytes};
   }

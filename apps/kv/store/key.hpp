@@ -9,7 +9,8 @@
 
 namespace kv {
 
-// Where the bits of a hash go: the low ones choose the bucket, bits 32 to 47 the shard, the high 16 are the tag.
+// Bits of a hash: the low ones choose the bucket, bits 32 to 47 the shard, and the high 16 are the
+// tag.
 struct hashed_key {
   std::string_view text;
   std::uint64_t hash = 0;
@@ -23,7 +24,8 @@ struct hashed_key {
   return {text, XXH3_64bits_withSeed(text.data(), text.size(), seed)};
 }
 
-// For containers by names that clients choose: who does not know the seed cannot make their chains long.
+// For containers keyed by names that clients choose: without the seed a client cannot make chains
+// long.
 struct seeded_hash {
   using is_transparent = void;
   std::uint64_t seed = 0;
@@ -33,8 +35,8 @@ struct seeded_hash {
 };
 
 inline constexpr unsigned most_databases = 16;
-// A key of another database than number 0 is this, the number as a byte, and its name there. So are those of number 0
-// whose names begin with this.
+// A key of a database other than 0 is stored as this mark, the database number as a byte, and its
+// name there. A key of database 0 is stored in the same way if its name begins with the mark.
 inline constexpr std::string_view database_mark("\0\xFF\x64\x62", 4);
 
 struct key_place {

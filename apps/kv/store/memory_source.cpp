@@ -12,7 +12,8 @@ std::span<std::byte> plain_memory::more(std::size_t bytes) noexcept {
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return {};  // NOLINT
-  // A table of a million cache lines is found with fewer page walks; where that is not to be had, nothing changes.
+  // Huge pages reduce page walks in a table of a million cache lines. If they are unavailable,
+  // nothing changes.
   ::madvise(at, bytes, MADV_HUGEPAGE);
   given_.emplace_back(static_cast<std::byte*>(at), bytes);
   return given_.back();

@@ -1,4 +1,4 @@
-// Where a store's memory comes from: regions that peers can read, or plain memory.
+// Sources of a store's memory: regions that peers can read, or plain memory.
 #pragma once
 
 #include <cordma/net/context.hpp>
@@ -10,17 +10,19 @@
 
 namespace kv {
 
-// Hands out zeroed memory, aligned to 4096, which stays until the source ends. Bound to the thread of its store.
+// Allocates zeroed memory, aligned to 4096, valid until the source is destroyed. Bound to the
+// thread of its store.
 class memory_source {
  public:
   virtual ~memory_source() = default;
-  // Null data: there is no more.
+  // Null data: there is no memory left.
   [[nodiscard]] virtual std::span<std::byte> more(std::size_t bytes) noexcept = 0;
-  // What is in it is not needed any more, and the system may have its memory. True: it is zeroed memory again.
+  // Declares the content unneeded; the system may take the memory. Returns true if the memory is
+  // zeroed again.
   [[nodiscard]] virtual bool discard(std::span<std::byte>) noexcept { return false; }
 };
 
-// By mmap: nobody else can read it.
+// Allocated by mmap; not readable by peers.
 class plain_memory final : public memory_source {
  public:
   ~plain_memory() override;
@@ -31,12 +33,12 @@ class plain_memory final : public memory_source {
   std::vector<std::span<std::byte>> given_;
 };
 
-// Registered with a Context, for peers to read and nothing else.
+// Registered with a Context, for remote reads only.
 class shared_memory final : public memory_source {
  public:
   explicit shared_memory(cordma::Context& context) noexcept : context_(context) {}
   [[nodiscard]] std::span<std::byte> more(std::size_t bytes) noexcept override;
-  // In the order in which they were given.
+  // In the order of allocation.
   [[nodiscard]] const std::vector<cordma::MemoryRegion>& regions() const noexcept {
     return regions_;
   }

@@ -10,16 +10,16 @@
 namespace kv {
 namespace {
 
-// A hash with fewer fields is freed at once: asking later would cost more.
+// A hash with at most this many fields is freed at once, because freeing it later would cost more.
 constexpr std::size_t worth_waiting = 64;
-// ... and a string that is shorter.
+// Likewise a string of fewer bytes.
 constexpr std::size_t worth_waiting_bytes = std::size_t{1} << 20;
-// Of a string that was given up, what counts as much as a field.
+// Bytes of an abandoned string that count as much as one field.
 constexpr std::size_t bytes_for_one = 4096;
-// What is shorter is left to the allocator: the next string is to find it.
+// Shorter strings stay with the allocator, for reuse by the next string.
 constexpr std::size_t least_discarded = std::size_t{256} << 10;
 
-// The whole pages of it go back to the system. It can be written to again.
+// Returns the complete pages of this range to the system. The range remains writable.
 void discard(char* begin, std::size_t bytes) noexcept {
   if (bytes < least_discarded) return;
   static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
@@ -64,7 +64,7 @@ void object_pool::give_place(number n) noexcept {
   if (c.used == 0) mind_empty(index);
 }
 
-// Of chunks without objects the first is kept, as long as there are objects in others: it is filled next.
+// Keeps the first empty chunk while other chunks have objects: it is filled next. Drops the others.
 void object_pool::mind_empty(std::size_t index) noexcept {
   const bool has_other = empty_ != none && empty_ != index && chunks_[empty_].used == 0;
   if (live_ == 0) {
@@ -118,7 +118,7 @@ void object_pool::release(number n, freeing when) noexcept {
   give_place(n);
 }
 
-// False: it is not worth it, or there is no memory to remember it by.
+// Returns false if deferring is not worthwhile, or if there is no memory for it.
 bool object_pool::keep_for_later(object& o) noexcept try {
   if (o.fields != nullptr) {
     if (o.fields->size() <= worth_waiting) return false;
@@ -134,10 +134,10 @@ bool object_pool::keep_for_later(object& o) noexcept try {
   return false;
 }
 
-// False: there is no memory to remember them by.
+// Returns false if there is no memory for it.
 bool object_pool::keep_for_later() noexcept {
   try {
-    // The last of them may be half done.
+    // The last of the old chunks may be partly freed.
     old_chunks_.insert(old_chunks_.begin(), std::make_move_iterator(chunks_.begin()),
                        std::make_move_iterator(chunks_.end()));
     return true;
@@ -168,7 +168,8 @@ bool object_pool::free_some_of(hash_value& fields, std::size_t& budget) noexcept
   return done;
 }
 
-// To free all of a long one takes as long as it has pages: so they go before that, from the end.
+// Freeing a long string takes time for each of its pages, so the pages are released first, from the
+// end.
 bool object_pool::free_some_of(std::unique_ptr<char[]>& blob, std::size_t& left,
                                std::size_t& budget) noexcept {
   while (left >= bytes_for_one) {
@@ -217,7 +218,7 @@ bool object_pool::free_old(std::size_t& budget) noexcept {
   return false;
 }
 
-// In one pass over all objects those in slabs that are almost empty move to others.
+// Moves objects out of sparse slabs, in one pass over all objects.
 bool object_pool::settle_some(std::size_t& budget) noexcept {
   if (!settling_) {
     if (!heap_.is_loose()) return false;

@@ -1,4 +1,4 @@
-// What is given up when memory is short: Redis's maxmemory-policy.
+// Selection of the keys that are evicted when memory is short: Redis's maxmemory-policy.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ enum class eviction : std::uint8_t {
 [[nodiscard]] std::string_view name(eviction policy) noexcept;
 [[nodiscard]] std::optional<eviction> parse_eviction(std::string_view text) noexcept;
 
-// Whether keys without an expiry stay.
+// True if keys without an expiry are never evicted.
 [[nodiscard]] constexpr bool volatile_only(eviction policy) noexcept {
   return policy >= eviction::volatile_lru;
 }

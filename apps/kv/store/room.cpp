@@ -1,5 +1,5 @@
-// How a store makes room: segments that hold mostly dead items are emptied, and where memory is limited, what is worth
-// least is given up on the way.
+// How a store frees space: it empties segments that hold mostly dead items. If memory is limited,
+// it also evicts the least valuable keys in this way.
 #include "access.hpp"
 #include "checksum.hpp"
 #include "store.hpp"
@@ -12,14 +12,14 @@ namespace kv {
 namespace {
 
 constexpr std::size_t cleaned_per_put = 16;  // items
-// Of a segment: with less of it wasted, emptying it costs more copying than the room is worth. More than its tail can
-// be, where the next item did not fit: a sixteenth.
+// Minimum waste of a segment: with less, copying costs more than the gained space is worth. It
+// exceeds the largest unused tail, where the next item did not fit: a sixteenth of a segment.
 constexpr std::size_t least_waste = segment_bytes / 8;
-// ... and with so much of it dead, it is emptied before anything that lives is given up.
+// A segment with this many dead bytes is emptied before any live key is evicted.
 constexpr std::size_t mostly_dead = segment_bytes / 4;
-// Of the items in a segment that is emptied for want of memory.
+// Share of the items to evict from a segment that is emptied for lack of memory.
 constexpr double given_up_share = 0.3;
-// Without a limit: of the live bytes so much may be dead besides, and so much on top.
+// Without a limit: tolerated dead bytes, as a fraction of the live bytes, plus a fixed amount.
 constexpr std::size_t dead_share = 3;
 constexpr std::size_t dead_allowance = 4 * segment_bytes;
 constexpr unsigned chance_bits = 16;
@@ -31,8 +31,9 @@ bool store::may_give_up() const noexcept {
   return !volatile_only(options_.policy) || volatile_items_ != 0;
 }
 
-// Where nothing may be given up, as much may live as leaves an eighth of all segments to waste, and one to copy to: so
-// one can always be emptied that is worth it, and what is erased makes room for as much, wherever it lay.
+// If nothing may be evicted, live bytes are limited so that an eighth of all segments, and one
+// segment to copy to, remain unused. Then there is always a segment worth emptying, and erased keys
+// make space for as many bytes wherever they were.
 bool store::crowded(std::size_t more_item_bytes, std::size_t more_object_bytes) const noexcept {
   if (options_.max_bytes == 0) return false;
   const std::size_t others = 2 * segment_bytes + index_.bytes_for(items_ + 1) + objects_.bytes();
@@ -43,7 +44,8 @@ bool store::crowded(std::size_t more_item_bytes, std::size_t more_object_bytes) 
   return live_bytes_ + more_item_bytes > most - most / 8;
 }
 
-// Not even where all else were given up: beside it are the head, the index, and a segment for items.
+// True if the bytes do not fit even with everything else evicted: the head, the index and a segment
+// for items remain.
 bool store::never_fits(std::size_t bytes) const noexcept {
   const std::size_t least = 2 * segment_bytes + index_.bytes();
   return options_.max_bytes != 0 &&
@@ -62,7 +64,7 @@ put_outcome store::make_room(std::size_t more_bytes) {
   return put_outcome::out_of_memory;
 }
 
-// True: it fits the segment that is written to.
+// Returns true if the item fits the current segment.
 bool store::room_for_item(std::size_t bytes, at_limit then) {
   const bool within = then == at_limit::refused && !beyond_limit_;
   if ((within && !may_give_up() && crowded(bytes, 0)) || !room_within_limit(bytes)) {
@@ -93,7 +95,7 @@ bool store::room_within_limit(std::size_t bytes) {
   return true;
 }
 
-// What has been moved leaves room behind it.
+// Continues in the segment of moved items if it has free space.
 bool store::go_on_in_kept(std::size_t bytes) noexcept {
   if (!fits(kept_, bytes)) return false;
   const std::uint32_t full = std::exchange(fresh_, std::exchange(kept_, none));
@@ -105,13 +107,14 @@ bool store::is_wasteful() const noexcept {
   return used_bytes_ - live_bytes_ > live_bytes_ / dead_share + dead_allowance;
 }
 
-// Or will be, soon.
+// True also if space will soon be short.
 bool store::room_is_short() const noexcept {
   return is_wasteful() ||
          (options_.max_bytes != 0 && held_bytes() + 2 * segment_bytes > options_.max_bytes);
 }
 
-// Ends with so much below the limit, or false: nothing more can be had.
+// Makes the memory used at least `more_bytes` less than the limit. Returns false if no more can be
+// freed.
 bool store::room_for(std::size_t more_bytes) {
   std::size_t rounds = most_rounds();
   for (std::size_t least = held_bytes(); held_bytes() + more_bytes > limit();) {
@@ -123,7 +126,8 @@ bool store::room_for(std::size_t more_bytes) {
   return true;
 }
 
-// Empties a segment, or makes some that can be. False: there is none that is worth it.
+// Empties a segment, or closes segments so that they can be emptied. Returns false if none is worth
+// it.
 bool store::clean_one() {
   if (cleaning_.segment == none && !begin_cleaning()) return close_segments();
   return clean(SIZE_MAX);
@@ -157,8 +161,8 @@ bool store::tidy(std::size_t most_items) {
   return cleaning_.threshold == 0 && clean(most_items);
 }
 
-// What is written to now is emptied as well, where there is nothing else: long strings have short items. False: nothing
-// is written to, or nothing would come of it.
+// Closes the segments being written so that they can be emptied, if there are no others: long
+// strings have short items. Returns false if none is open, or if it would gain nothing.
 bool store::close_segments() noexcept {
   if (!may_give_up() && crowded(0, 0)) return false;
   bool any = false;
@@ -186,8 +190,8 @@ bool store::begin_cleaning() {
   return true;
 }
 
-// What would be gained by emptying it. What lies behind its items counts where they are to be packed; where some may go
-// instead, a segment that was closed early is not copied for that.
+// Bytes gained by emptying the segment. Its unused tail counts only if nothing may be evicted and
+// items must be packed; otherwise a segment that was closed early is not copied for its tail.
 std::size_t store::waste(const segment_set::segment& s) const noexcept {
   return (may_give_up() ? s.used : segment_bytes) - s.live;
 }
@@ -213,7 +217,8 @@ std::uint32_t store::next_in_turn() noexcept {
   return none;
 }
 
-// Less: given up earlier. The last bits are chance, so that of many that are worth the same some go.
+// Lower: evicted earlier. The last bits are random, so that only some of many equal keys are
+// evicted.
 std::uint64_t store::worth(const item& i) noexcept {
   constexpr std::uint64_t chance_mask = (std::uint64_t{1} << chance_bits) - 1;
   constexpr unix_ms latest = (UINT64_MAX >> chance_bits) - 1;
@@ -233,7 +238,7 @@ std::uint64_t store::worth(const item& i) noexcept {
   return chance;
 }
 
-// What the share that is to go is worth less than, by a sample of all. 0: nothing may go.
+// Estimates from a sample the value below which the share to evict lies. 0: nothing may be evicted.
 std::uint64_t store::least_worth_kept() noexcept {
   std::vector<std::uint64_t> worths;
   worths.reserve(options_.samples);
@@ -260,7 +265,7 @@ place store::next_of(walk& w) const noexcept {
   return 0;
 }
 
-// False: what lives there has nowhere to go.
+// Returns false if there is no space for its live items.
 bool store::clean(std::size_t most_items) {
   for (std::size_t done = 0; done < most_items; ++done) {
     const walk before = cleaning_;

@@ -31,7 +31,7 @@ void segment_set::give_up(std::uint32_t number, cordma::duration how_long) {
   segments_[number].is = use::spare;
   segments_[number].open = false;
   segments_[number].live = 0;
-  segments_[number].used = segment_bytes;  // it has been written to
+  segments_[number].used = segment_bytes;  // it may have been written to
   if (how_long == cordma::duration::zero()) {
     --taken_;
     spare_.push_back(number);
@@ -43,7 +43,7 @@ void segment_set::give_up(std::uint32_t number, cordma::duration how_long) {
 void segment_set::discard_some() noexcept {
   constexpr std::size_t at_a_time = 4;
   constexpr std::size_t least_kept = 8;
-  const std::size_t kept = least_kept + taken_ / 8;  // for what comes next
+  const std::size_t kept = least_kept + taken_ / 8;  // for later requests
   for (std::size_t i = 0; i < at_a_time && spare_.size() > discarded_ + kept; ++i, ++discarded_) {
     segment& s = segments_[spare_[discarded_]];
     if (s.used != 0 && memory_.discard({s.base, segment_bytes})) s.used = 0;

@@ -1,4 +1,4 @@
-// The segments of a shard: which are in use, for what, and which may be used again.
+// The segments of a shard: those in use, their purpose, and those available for reuse.
 #pragma once
 
 #include "item.hpp"
@@ -20,14 +20,15 @@ class segment_set {
   enum class use : std::uint8_t { spare, items, index };
   struct segment {
     std::byte* base = nullptr;
-    std::uint32_t used = 0;  // bytes of items, dead ones too, from the start
-    std::uint32_t live = 0;  // of them, bytes that can be found
+    std::uint32_t used = 0;  // bytes of items from the start, including dead ones
+    std::uint32_t live = 0;  // bytes of items that can be found
     use is = use::spare;
-    bool open = false;                 // items are still added
-    unix_ms earliest = never_expires;  // none of its items expires before; never: none does
+    bool open = false;  // items are still added
+    // lower bound of its items' expiries; never_expires: none expires
+    unix_ms earliest = never_expires;
   };
 
-  // `time` measures how long segments rest; it outlives the set.
+  // `time` measures how long segments rest; it must outlive the set.
   segment_set(memory_source& memory, cordma::clock& time) noexcept : memory_(memory), time_(time) {}
 
   [[nodiscard]] std::byte* at(place p) const noexcept {
@@ -39,22 +40,23 @@ class segment_set {
   [[nodiscard]] const segment& operator[](std::uint32_t number) const noexcept {
     return segments_[number];
   }
-  // All there ever were.
+  // Number of segments ever allocated.
   [[nodiscard]] std::uint32_t count() const noexcept {
     return static_cast<std::uint32_t>(segments_.size());
   }
-  // In use, or resting.
+  // Number in use or resting.
   [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
   [[nodiscard]] std::size_t resting() const noexcept { return resting_.size(); }
 
-  // Empty: the machine has no more. What it held before is still there; of the index it is zeroed.
+  // Returns nothing if the machine has no memory left. A segment for items keeps its old content;
+  // one for the index is zeroed.
   [[nodiscard]] std::optional<std::uint32_t> take(use what);
-  // Its memory is not used again before it has rested for so long.
+  // The segment is not reused before it has rested for `how_long`.
   void give_up(std::uint32_t number, cordma::duration how_long);
-  // What has rested long enough is spare. Of what has been spare for long some goes back to the system: nobody looks at
-  // what it held any more.
+  // Makes segments that have rested long enough spare. Returns the memory of some that have been
+  // spare for long to the system: their content is no longer read.
   void tick() noexcept;
-  // Spare ones that have no memory now.
+  // Spare segments without memory.
   [[nodiscard]] std::size_t discarded() const noexcept { return discarded_; }
 
  private:
@@ -68,7 +70,7 @@ class segment_set {
   cordma::clock& time_;
   std::vector<segment> segments_;
   std::vector<std::uint32_t> spare_;  // used from the back
-  std::size_t discarded_ = 0;         // of them, so many at the front
+  std::size_t discarded_ = 0;         // number of those at the front of spare_
   std::deque<rest> resting_;
   std::size_t taken_ = 0;
 };

@@ -10,7 +10,7 @@
 namespace kv {
 namespace {
 
-// Longer items do not share a segment with others: their value is an object.
+// Longer items do not share a segment with others: their value becomes an object.
 constexpr std::size_t longest_item = segment_bytes / 16;
 
 std::size_t total(std::span<const std::string_view> pieces) noexcept {
@@ -72,7 +72,7 @@ void store::update_head() noexcept {
 }
 
 void store::configure(std::size_t max_bytes, eviction policy, unsigned samples) noexcept {
-  // What was worth little by another policy is not given up by this one.
+  // The threshold of another policy is meaningless for this one.
   if (policy != options_.policy || max_bytes == 0) cleaning_.threshold = 0;
   options_.max_bytes = max_bytes;
   options_.policy = policy;
@@ -84,8 +84,8 @@ void store::safe_up_to(std::uint64_t version) noexcept {
 }
 
 void store::tick(unix_ms now) noexcept {
-  // Versions are never given twice, by no store of this name: those that a store before this one gave, and nobody
-  // kept, are below, for it gave no more than one in a nanosecond.
+  // No store of this name assigns a version twice. A previous store assigned at most one version in
+  // a nanosecond, so even its versions that were lost are lower.
   constexpr unsigned versions_per_ms_bits = 20;
   if (now_ == 0) version_ = std::max(version_, now << versions_per_ms_bits);
   now_ = now;
@@ -177,7 +177,7 @@ put_outcome store::put_pieces(const hashed_key& k, content c) {
   if (bytes > longest_item) return put_blob(k, c);
   std::string_view copied;
   if (!fits(fresh_, bytes) || over_limit()) {
-    // Making room overwrites what was given up, and that may be what the pieces say.
+    // Freeing space overwrites evicted items, and the pieces may point into one.
     scratch_.resize(c.bytes);
     char* to = scratch_.data();
     for (const std::string_view p : c.pieces) to = append(to, p);
@@ -243,7 +243,7 @@ void store::fill(place where, const hashed_key& k, const content& c,
   i.crc = item_checksum(i, where);
 }
 
-// An item is there now, and counts.
+// Counts an item that is present now.
 void store::appeared(place where) noexcept {
   const item& i = segments_.item_at(where);
   segment_set::segment& s = segments_.of(where);
@@ -257,15 +257,15 @@ void store::appeared(place where) noexcept {
   s.earliest = s.earliest == never_expires ? i.expiry() : std::min(s.earliest, i.expiry());
 }
 
-// The old item is dead before the new one can be found: a peer that has seen the new one, and looks again at the place
-// that it remembers, must not see the old one.
+// The old item is marked dead before the new one can be found. A peer that has seen the new one,
+// and reads the remembered position again, must not see the old one.
 put_outcome store::publish(const hashed_key& k, const content& c) {
   std::uint64_t* s = index_.find(k);
   const bool is_new = s == nullptr;
   if (is_new) s = index_.make_slot(k);
   const std::optional<place> where = allocate(fresh_, c.item_bytes(k));
   CORDMA_ASSERT(where);
-  if (s == nullptr) {  // the place is lost to a dead item
+  if (s == nullptr) {  // a dead item occupies the position
     fill(*where, k, c, 0);
     segments_.item_at(*where).flags |= item::flag_dead;
     ++counters_.refused;
@@ -363,7 +363,7 @@ std::optional<put_outcome> store::set_expiry(const hashed_key& k, unix_ms expiry
             .expiry = expiry,
             .version = version_ + 1};
   if (!room_for_item(c.item_bytes(k), at_limit::exceeded)) return put_outcome::out_of_memory;
-  s = index_.find(k);  // making room may have moved it, or given it up
+  s = index_.find(k);  // freeing space may have moved or evicted it
   if (s == nullptr) return std::nullopt;
   const std::string_view value = at(*s).stored();
   c.pieces = std::span(&value, 1);
@@ -383,7 +383,7 @@ std::optional<put_outcome> store::rename(const hashed_key& from, const hashed_ke
             .expiry = at(*s).expiry(),
             .version = version_ + 1};
   if (!room_for_item(c.item_bytes(to), at_limit::exceeded)) return put_outcome::out_of_memory;
-  s = index_.find(from);  // making room may have moved it, or given it up
+  s = index_.find(from);  // freeing space may have moved or evicted it
   if (s == nullptr) return std::nullopt;
   erase(to);
   const std::string_view number = at(*s).stored();
@@ -399,7 +399,8 @@ std::optional<put_outcome> store::rename(const hashed_key& from, const hashed_ke
   return put_outcome::done;
 }
 
-// All that a hash has, as changes. Where nobody notes what they are it counts as one.
+// Reports all fields of a hash as changes. If the content of changes is not recorded, it counts as
+// one change.
 void store::report_hash(const hashed_key& k) noexcept {
   if (sink_ == nullptr) return;
   if (!sink_->notes()) return sink_->field_put(k.text, {}, {});
@@ -481,7 +482,8 @@ void store::clear(freeing when) noexcept {
 
 std::uint32_t store::scan(std::uint32_t cursor, const std::function<void(const found&)>& each,
                           scanned which) {
-  // In the order of the hashes' low bits read backwards: what is split stays on its side of the cursor.
+  // Buckets are visited in the order of their reversed low bits: both halves of a split bucket stay
+  // on the same side of the cursor.
   const std::uint64_t number = bucket_of(cursor, index_.buckets());
   index_.each_of(number, [&](std::uint64_t s) {
     if (which == scanned::all || !expired(at(s))) each(look(at(s)));
@@ -492,7 +494,7 @@ std::uint32_t store::scan(std::uint32_t cursor, const std::function<void(const f
 }
 
 const item* store::random() noexcept {
-  constexpr std::uint64_t most_buckets = 64;  // an index that was much fuller once
+  constexpr std::uint64_t most_buckets = 64;  // limit for an index that was much fuller before
   if (items_ == 0) return nullptr;
   const std::uint64_t buckets = index_.buckets();
   const std::uint64_t start = dice() % buckets;
@@ -504,7 +506,7 @@ const item* store::random() noexcept {
     });
     if (chosen != nullptr) return chosen;
   }
-  // A byte of all that live, and of its segment any item: it has thousands.
+  // Chooses a random live byte and then any item of its segment: a segment has thousands.
   std::uint64_t byte = (std::uint64_t{dice()} << 32 | dice()) % live_bytes_;
   std::uint32_t first = 0;
   for (; first < segments_.count(); ++first) {
@@ -538,7 +540,7 @@ const item* store::random(unsigned database) noexcept {
   return nullptr;
 }
 
-// Null: the bucket has none.
+// Returns null if the bucket has no such item.
 const item* store::any_of(std::uint64_t number, unsigned database) noexcept {
   const item* chosen = nullptr;
   unsigned seen = 0;
@@ -550,7 +552,7 @@ const item* store::any_of(std::uint64_t number, unsigned database) noexcept {
   return chosen;
 }
 
-// Null: those that came last are all gone, or lie elsewhere now.
+// Returns null if all recently added items were erased or moved.
 const item* store::recent(unsigned database) noexcept {
   const recent_keys& r = recent_[database];
   const std::size_t first = dice();
@@ -558,13 +560,13 @@ const item* store::recent(unsigned database) noexcept {
     const recent_keys::entry& e = r.keys[(first + n) % r.keys.size()];
     if (e.where == 0 || index_.find(e.hash, e.where) == nullptr) continue;
     const item& i = segments_.item_at(e.where);
-    // Another key may lie there by now, of the same bucket.
+    // Another key of the same bucket may be stored there now.
     if (!expired(i) && place_of_key(i.key()).database == database) return &i;
   }
   return nullptr;
 }
 
-// Null: nothing that has not expired lives there.
+// Returns null if the segment has no live, unexpired item.
 const item* store::random_in(std::uint32_t segment) noexcept {
   if (segments_[segment].is != segment_set::use::items || segments_[segment].live == 0) {
     return nullptr;

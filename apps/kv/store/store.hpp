@@ -1,4 +1,5 @@
-// store: one shard. Keys and values in segments that peers may read, found by buckets of a cache line.
+// store: one shard. Keys and values are in segments that peers may read; buckets of one cache line
+// each index them.
 #pragma once
 
 #include "change_sink.hpp"
@@ -29,55 +30,57 @@ namespace kv {
 
 struct store_options {
   std::uint64_t hash_seed = 0;
-  std::size_t max_bytes = 0;  // 0: as much as there is
+  std::size_t max_bytes = 0;  // 0: no limit
   eviction policy = eviction::none;
-  unsigned samples = 64;  // items looked at to find what is worth least
-  // How long a place that was given up is not used again, while readers() says that there are some: the longest time
-  // that a one-sided read may take.
+  unsigned samples = 64;  // items examined to find the least valuable ones
+  // While readers() is set, a released position is not reused for this long: the maximum duration
+  // of a one-sided read.
   std::uint32_t quarantine_ms = 1000;
-  cordma::clock* time = nullptr;  // by which that is measured; null: the real one
+  cordma::clock* time = nullptr;  // clock for the quarantine; null: the real one
 };
 
 struct store_counters {
   std::uint64_t hits = 0;
   std::uint64_t misses = 0;
   std::uint64_t puts = 0;
-  std::uint64_t expired = 0;  // found so, or swept
+  std::uint64_t expired = 0;  // found expired, or swept
   std::uint64_t evicted = 0;
   std::uint64_t moved = 0;    // items copied to make room
-  std::uint64_t splits = 0;   // buckets
-  std::uint64_t refused = 0;  // puts for want of memory
+  std::uint64_t splits = 0;   // of buckets
+  std::uint64_t refused = 0;  // puts refused for lack of memory
 };
 
 struct store_usage {
-  std::size_t bytes = 0;         // all of it: what max_bytes limits
-  std::size_t segments = 0;      // of segment_bytes each, those of the index too
+  std::size_t bytes = 0;         // total: limited by max_bytes
+  std::size_t segments = 0;      // of segment_bytes each, including the index
   std::size_t live_bytes = 0;    // items that can be found
   std::size_t object_bytes = 0;  // hashes and long strings
-  std::size_t slab_bytes = 0;    // that small hashes lie in, with what is free there
+  std::size_t slab_bytes = 0;    // slabs of small hashes, including free space
   std::size_t index_bytes = 0;
   std::size_t quarantined = 0;  // segments
 };
 
-// What a key holds. Valid until the store's next change or tick().
+// The content of a key. Valid until the store's next change or tick().
 struct found {
   const item* at = nullptr;
-  std::string_view value;        // of strings, wherever they lie
-  hash_value* fields = nullptr;  // of hashes
+  std::string_view value;        // of a string, wherever it is stored
+  hash_value* fields = nullptr;  // of a hash
   [[nodiscard]] explicit operator bool() const noexcept { return at != nullptr; }
   [[nodiscard]] bool is_string() const noexcept { return fields == nullptr; }
 };
 
 enum class put_outcome : std::uint8_t {
   done,
-  out_of_memory,  // max_bytes, and nothing may be evicted; or the machine has no more
+  // max_bytes is reached and nothing may be evicted, or the machine has no memory left
+  out_of_memory,
 };
 
-// What becomes of a change that max_bytes has no room for: `exceeded` is refused only where the machine has no more.
+// What happens if max_bytes has no space for a change: `refused` fails; `exceeded` fails only if
+// the machine has no memory.
 enum class at_limit : std::uint8_t { refused, exceeded };
 
-// Not thread-safe: whoever uses it holds its shard. Time is what tick() said last, but for quarantine, which has a clock
-// that never jumps.
+// Not thread-safe: the caller must hold the shard. The time is the last tick()'s, except for the
+// quarantine, which uses a clock that never jumps.
 class store {
  public:
   // Throws cordma::error: no_memory.
@@ -89,64 +92,71 @@ class store {
   void configure(std::size_t max_bytes, eviction policy, unsigned samples = 64) noexcept;
   [[nodiscard]] unsigned samples() const noexcept { return options_.samples; }
   void report_to(change_sink* sink) noexcept { sink_ = sink; }
-  // The time, and leave to use again what was given up before. Once per turn of the loop.
+  // Sets the time and makes released positions available after their quarantine. Once per pass of
+  // the loop.
   void tick(unix_ms now) noexcept;
   [[nodiscard]] unix_ms now() const noexcept { return now_; }
   [[nodiscard]] hashed_key key(std::string_view text) const noexcept {
     return hash_key(text, options_.hash_seed);
   }
 
-  // Brings what find() will look at closer: first all buckets of a batch, then all items.
+  // Prefetches memory that find() will read: first all buckets of a batch, then all items.
   void prefetch_bucket(const hashed_key& k) const noexcept;
   void prefetch_item(const hashed_key& k) const noexcept;
 
-  // Counts as a use, and as hit or miss. What has expired is erased, and is not found.
+  // Counts as a use, and as a hit or miss. Erases an expired key and does not return it.
   [[nodiscard]] found find(const hashed_key& k) noexcept;
-  // Counts as hit or miss, and is no use.
+  // Counts as a hit or miss, but not as a use.
   [[nodiscard]] bool contains(const hashed_key& k) noexcept;
-  // Is no use and counts as nothing.
+  // Counts neither as a use nor as a hit or miss.
   [[nodiscard]] found peek(const hashed_key& k) noexcept;
 
-  // The pieces, one behind the other, become the key's value, whatever it held. They may be views into the store (of
-  // the key's own value, say). REQUIRES key and value within max_key_bytes and max_value_bytes.
+  // Sets the key's value to the concatenated pieces and replaces any old value. The pieces may be
+  // views into the store, such as the key's own value. REQUIRES key and value within max_key_bytes
+  // and max_value_bytes.
   [[nodiscard]] put_outcome put(const hashed_key& k, std::span<const std::string_view> pieces,
                                 unix_ms expiry = never_expires, at_limit then = at_limit::refused);
   [[nodiscard]] put_outcome put(const hashed_key& k, std::string_view value,
                                 unix_ms expiry = never_expires, at_limit then = at_limit::refused) {
     return put(k, std::span(&value, 1), expiry, then);
   }
-  // For loading: as put() beyond the limit, with that version where it is above what the store has given so far.
+  // For loading: like put() beyond the limit. The item gets `version`; versions assigned later are
+  // above it.
   [[nodiscard]] put_outcome restore(const hashed_key& k, std::string_view value, unix_ms expiry,
                                     std::uint64_t version);
-  // Whether there was one.
+  // Returns true if the key existed.
   bool erase(const hashed_key& k, freeing when = freeing::at_once) noexcept;
-  // Nothing: there is none. never_expires takes the expiry away. A time that has passed erases it. Not refused for the
-  // limit's sake. What the key holds is of a new version then, as after every change that others may see.
+  // Returns nothing if the key does not exist. never_expires removes the expiry. A time in the past
+  // erases the key. Not refused at the limit. The key then has a new version, as after every change
+  // visible to others.
   [[nodiscard]] std::optional<put_outcome> set_expiry(const hashed_key& k, unix_ms expiry);
 
-  // Gives up what the policy lets go until there is room within the limit for so many bytes more. Where there cannot be,
-  // nothing is given up. Before a command that is carried out as a whole, and beyond the limit, or not at all.
+  // Evicts keys that the policy allows until `more_bytes` fit within the limit. If they can never
+  // fit, nothing is evicted. Called before a command that runs completely, even beyond the limit,
+  // or not at all.
   [[nodiscard]] put_outcome make_room(std::size_t more_bytes = 0);
-  // While `on`, nothing is refused for the limit's sake: of what has begun as a whole the rest.
+  // While on, nothing is refused at the limit: for the rest of a command that has begun and must
+  // complete.
   void go_beyond_limit(bool on) noexcept { beyond_limit_ = on; }
-  // What a string takes, or a little less.
+  // Size of a string's item, or slightly less.
   [[nodiscard]] static std::size_t bytes_of(std::string_view key, std::string_view value) noexcept {
     return (sizeof(item) + key.size() + value.size() + granule - 1) / granule * granule;
   }
-  // Hashes. field_put makes the hash where the key holds nothing; REQUIRES that it holds no string. Not refused for the
-  // limit's sake, and nothing is given up for a field of a hash that is there, so that a command of many fields finds
-  // all of them at its end: make_room() comes first.
+  // Hashes. field_put() creates the hash if the key does not exist. REQUIRES that the key holds no
+  // string. Not refused at the limit. No key is evicted for a field of an existing hash, so that a
+  // command of many fields finds all of them at its end: call make_room() first.
   [[nodiscard]] put_outcome field_put(const hashed_key& k, std::string_view field,
                                       std::string_view value, bool* is_new = nullptr);
   // Erases the key with its last field.
   bool field_erase(const hashed_key& k, std::string_view field) noexcept;
 
   void clear(freeing when = freeing::at_once) noexcept;
-  // Frees so many fields and objects of what was given up for later. True: there is more.
+  // Frees up to `most` fields and objects that were released for later. Returns true if there are
+  // more.
   bool free_some(std::size_t most) noexcept { return objects_.free_some(most); }
   [[nodiscard]] std::size_t size() const noexcept { return items_; }
   [[nodiscard]] std::size_t volatile_size() const noexcept { return volatile_items_; }
-  // The same of one database.
+  // The same for one database.
   [[nodiscard]] std::size_t size_of(unsigned database) const noexcept {
     return in_[database].items;
   }
@@ -154,44 +164,49 @@ class store {
     return in_[database].expiring;
   }
 
-  // An object, a hash or a string too long for a segment, gets another name, and what has that goes. Nothing: it was
-  // given up while room was made. REQUIRES that `from` holds one, and that they differ. Not refused for the limit's sake.
+  // Renames an object (a hash or a string too long for a segment) and erases the old content of
+  // `to`. Returns nothing if the object was evicted while space was freed. REQUIRES that `from`
+  // holds an object, and that the keys differ. Not refused at the limit.
   [[nodiscard]] std::optional<put_outcome> rename(const hashed_key& from, const hashed_key& to);
 
-  // The keys of some buckets, from `cursor` on (0: from the start); returns the next cursor, 0 at the end. Every key
-  // that is there all the time is given at least once, whatever else changes between the calls; some twice.
-  // `each` may not change the store. Expired ones are left out, or given as others.
+  // Visits the keys of some buckets from `cursor` on (0: the start). Returns the next cursor, or 0
+  // at the end. Every key that exists throughout is visited at least once, whatever else changes
+  // between the calls; some are visited twice. `each` must not change the store. Expired keys are
+  // visited only with scanned::all.
   enum class scanned : std::uint8_t { living, all };
   std::uint32_t scan(std::uint32_t cursor, const std::function<void(const found&)>& each,
                      scanned which = scanned::living);
-  // Null: there is none.
+  // Returns null if there is none.
   [[nodiscard]] const item* random() noexcept;
-  // Of one database. Where its keys are few among many, those that came last are more likely.
+  // Of one database. If its keys are few among many, recently added ones are more likely.
   [[nodiscard]] const item* random(unsigned database) noexcept;
 
-  // While `on`, what has expired is not found, and yet it is not erased by whoever looks for it.
+  // While on, expired keys are not found, but lookups do not erase them.
   void keep_expired(bool on) noexcept { keeps_expired_ = on; }
 
-  // Erases what has expired, for about so many items looked at. True: there is more to do now.
+  // Erases expired keys while it examines about `most_items` items. Returns true if there is more
+  // to do now.
   bool sweep(std::size_t most_items) noexcept;
 
-  // Where too much of the segments is dead, moves up to so many items out of those that hold mostly dead ones. They are
-  // spare then. No key is given up for it. True: there is more to do now.
+  // If too many bytes of the segments are dead, moves up to `most_items` items out of segments with
+  // mostly dead items, which become spare. Evicts no key. Returns true if there is more to do now.
   bool tidy(std::size_t most_items);
 
-  // WATCH. The number changes with each change of the key, while somebody watches it. One unwatch() for each watch().
+  // WATCH. The number changes with each change of the key while it is watched. REQUIRES one
+  // unwatch() for each watch().
   [[nodiscard]] std::uint64_t watch(const hashed_key& k);
   void unwatch(const hashed_key& k) noexcept;
   [[nodiscard]] std::uint64_t changes(const hashed_key& k) const noexcept;
 
-  // For OBJECT: since it was used last, in seconds; how often, as a logarithm (policies that count).
+  // For OBJECT: seconds since the last use; frequency of use, as a logarithm (policies that count).
   [[nodiscard]] std::uint64_t idle_seconds(const item& i) const noexcept;
   [[nodiscard]] unsigned frequency(const item& i) const noexcept;
 
-  // What peers that read by themselves may believe: versions up to this; UINT64_MAX, as at first: all.
+  // Highest version that one-sided readers may rely on; UINT64_MAX, the initial value: all
+  // versions.
   void safe_up_to(std::uint64_t version) noexcept;
 
-  // While there are some, places that were given up rest for quarantine_ms.
+  // While true, released positions are quarantined for quarantine_ms.
   void readers(bool some) noexcept { readers_ = some; }
 
   [[nodiscard]] const store_counters& counters() const noexcept { return counters_; }
@@ -200,7 +215,7 @@ class store {
 
  private:
   static constexpr std::uint32_t none = UINT32_MAX;
-  // An item of this kind, with this value: a string's pieces, or an object's number.
+  // Content of an item: a string's pieces, or an object's number.
   struct content {
     value_kind kind = value_kind::string;
     std::span<const std::string_view> pieces;
@@ -214,18 +229,18 @@ class store {
              granule * granule;
     }
   };
-  // A segment that is gone through, item by item.
+  // Position of a walk through the items of a segment.
   struct walk {
     std::uint32_t segment = none;
     std::uint32_t offset = 0;
-    std::uint64_t threshold = 0;       // cleaning: what is worth less is given up
-    unix_ms earliest = never_expires;  // sweeping: of those that stay
+    std::uint64_t threshold = 0;       // cleaning: less valuable items are evicted
+    unix_ms earliest = never_expires;  // sweeping: of the remaining items
   };
   struct counted {
     std::size_t items = 0;
     std::size_t expiring = 0;
   };
-  // Of a database, keys that came last: where they were put, and their hashes.
+  // Recently added keys of a database: their positions and hashes.
   struct recent_keys {
     struct entry {
       std::uint64_t hash = 0;
@@ -248,11 +263,11 @@ class store {
     return i.expires() && i.expiry() <= now_;
   }
   [[nodiscard]] found look(const item& i) noexcept;
-  // Null: not there. What has expired is erased.
+  // Returns null if the key does not exist. Erases an expired key.
   [[nodiscard]] std::uint64_t* find_live(const hashed_key& k) noexcept;
   [[nodiscard]] put_outcome put_pieces(const hashed_key& k, content c);
   [[nodiscard]] put_outcome put_blob(const hashed_key& k, content c);
-  // REQUIRES that the item fits the segment that is written to.
+  // REQUIRES that the item fits the current segment.
   [[nodiscard]] put_outcome publish(const hashed_key& k, const content& c);
   [[nodiscard]] std::optional<place> allocate(std::uint32_t segment, std::size_t bytes) noexcept;
   void fill(place where, const hashed_key& k, const content& c, std::uint32_t access) noexcept;
@@ -269,7 +284,7 @@ class store {
   [[nodiscard]] const item* any_of(std::uint64_t bucket, unsigned database) noexcept;
   [[nodiscard]] const item* recent(unsigned database) noexcept;
 
-  // Making room: room.cpp.
+  // Freeing space: room.cpp.
   [[nodiscard]] std::size_t held_bytes() const noexcept {
     return (segments_.taken() - segments_.resting()) * segment_bytes + objects_.bytes();
   }
@@ -280,7 +295,8 @@ class store {
   [[nodiscard]] std::size_t limit() const noexcept {
     return options_.max_bytes != 0 ? options_.max_bytes : SIZE_MAX;
   }
-  // Of cleaning without anything gained: every segment once, and what moved while they were emptied.
+  // Limit of cleanings without a gain: every segment once, and the items moved while they were
+  // emptied.
   [[nodiscard]] std::size_t most_rounds() const noexcept {
     return 2 * std::size_t{segments_.count()} + 2;
   }
@@ -308,7 +324,7 @@ class store {
   [[nodiscard]] std::uint32_t next_in_turn() noexcept;
   [[nodiscard]] std::uint64_t worth(const item& i) noexcept;
   [[nodiscard]] std::uint64_t least_worth_kept() noexcept;
-  // The next item that is not dead; 0: the segment's end.
+  // The next item that is not dead; 0 at the segment's end.
   [[nodiscard]] place next_of(walk& w) const noexcept;
   [[nodiscard]] std::uint32_t next_with_expired() const noexcept;
 
@@ -318,18 +334,18 @@ class store {
   shard_head* head_;
   item_index index_;
   object_pool objects_;
-  std::uint32_t fresh_ = none;  // the segment that new items go to
-  std::uint32_t kept_ = none;   // ... and those that were moved, which live longer
+  std::uint32_t fresh_ = none;  // the segment for new items
+  std::uint32_t kept_ = none;   // the segment for moved items, which live longer
   walk cleaning_;
   bool beyond_limit_ = false;
   bool keeps_expired_ = false;
   walk sweeping_;
-  std::uint32_t turn_ = 0;  // the segment that gave up items last
+  std::uint32_t turn_ = 0;  // the segment from which items were evicted last
   std::size_t live_bytes_ = 0;
-  std::size_t used_bytes_ = 0;  // in segments of items, dead ones too
+  std::size_t used_bytes_ = 0;  // in segments of items, including dead ones
   std::size_t items_ = 0;
   std::size_t volatile_items_ = 0;
-  std::array<counted, most_databases + 1> in_{};  // the last: of no number that there is
+  std::array<counted, most_databases + 1> in_{};  // the last one is for invalid numbers
   std::array<recent_keys, most_databases + 1> recent_{};
   std::uint64_t version_ = 0;
   std::uint64_t dice_;

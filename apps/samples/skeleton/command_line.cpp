@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t most_connections = 1024;
 
-// As they stand on the command line, where that is not their type.
+// Values as given on the command line, if they have another type.
 struct raw {
   std::string transport = "auto";
   std::string wait = "adaptive";
@@ -110,7 +110,8 @@ void declare(CLI::App& app, const lesson& about, options& o, raw& r) {
 std::string footer(const lesson& about) {
   std::string text;
   if (about.other != nullptr) {
-    // Who lends memory listens: its blob is too long for a request, and fits an answer.
+    // The side that exports memory listens: its blob is too long for a connection request, but fits
+    // the response.
     const bool listens = !takes(about, option::connect) ||
                          (takes(about, option::listen) && std::strstr(about.name, "receiver"));
     const std::string first = listens ? about.name : about.other;
@@ -124,7 +125,7 @@ std::string footer(const lesson& about) {
          "first; with 2 where the command line is wrong.";
 }
 
-// What cannot be said of one option alone; empty where all is well.
+// Checks combinations of options; returns an empty string if they are valid.
 std::string objection(const lesson& about, options& o) {
   if (o.text.size() >= region_bytes) {
     return "--text: longer than " + std::to_string(region_bytes - 1) + " bytes";

@@ -1,5 +1,5 @@
-// Both ends of a connection in one program, and work for it: for the samples that are about how work is
-// waited for, and not about what it is.
+// Both ends of a connection in one program, and transfers over it: for samples that show ways of
+// waiting for operations, not the operations themselves.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -8,18 +8,20 @@
 
 namespace sample {
 
-// What one end does, the other sees. Bound to the thread of their Worker.
+// Two connected endpoints. Bound to the thread of their Worker.
 struct loopback {
   cordma::Endpoint near;
   cordma::Endpoint far;
 };
-// Begins to connect two endpoints of Worker::prepare(); their states tell the rest. Throws cordma::error.
+// Begins to connect two endpoints of Worker::prepare(); their states report the progress. Throws
+// cordma::error.
 void connect(cordma::Endpoint& one, cordma::Endpoint& other);
-// Polls until both ends are connected, so it is not for coroutines. Throws cordma::error.
+// Polls until both ends are connected, so it must not be called in a coroutine. Throws
+// cordma::error.
 [[nodiscard]] loopback connect_to_itself(cordma::Worker& worker);
 
-// As many blocks of memory, each with contents of its own, and room for them: write source(i) to
-// target(i), flush, and check_first(count()).
+// `count` blocks of memory with different contents, and a destination block for each. Usage: write
+// source(i) to target(i), flush, and call check_first(count()).
 class blocks {
  public:
   static constexpr std::size_t block_bytes = 256;
@@ -28,9 +30,9 @@ class blocks {
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   [[nodiscard]] cordma::Slice source(std::size_t i) const { return part(sources_, i); }
   [[nodiscard]] cordma::Slice room(std::size_t i) const { return part(room_, i); }
-  // The room, as the other end of the connection may use it.
+  // The destination block, for remote access by the other end.
   [[nodiscard]] cordma::RemoteSlice target(std::size_t i) const;
-  // Throws where one of the first `n` is not in the room as it is in the source.
+  // Throws if one of the first `n` destination blocks differs from its source.
   void check_first(std::size_t n) const;
 
  private:

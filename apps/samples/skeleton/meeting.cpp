@@ -19,11 +19,11 @@ using cordma::endpoint_options;
 using cordma::endpoint_state;
 using namespace std::chrono_literals;
 
-constexpr auto patience = 30s;    // with a peer whose descriptor is not there yet
-constexpr auto look_again = 5ms;  // for a file
-constexpr auto late = 200ms;      // what --receive late calls late
+constexpr auto patience = 30s;    // limit of the wait for a peer's descriptor
+constexpr auto look_again = 5ms;  // interval of checks for a file
+constexpr auto late = 200ms;      // delay of --receive late
 
-// Those that are here are to stay until all are.
+// Waits for the next peer; fails if a connected peer closes before all have arrived.
 cordma::task<cordma::ConnectionRequest> next(cordma::Listener& listener,
                                              std::vector<Endpoint>& here) {
   std::vector<cordma::task<void>> gone;
@@ -72,7 +72,7 @@ std::string file_of(const session& s, const char* program, std::size_t connectio
   return s.given.connections == 1 ? file : file + "." + std::to_string(connection);
 }
 
-// Takes the file away, because what is in it connects once.
+// Removes the file after reading, because a descriptor can be used for one connection only.
 cordma::task<std::vector<std::byte>> what_peer_wrote(const session& s, std::string path) {
   cordma::task_context& me = co_await cordma::this_task();
   const cordma::time_point end = cordma::after(me.home().now(), patience);
@@ -91,7 +91,8 @@ cordma::task<std::vector<std::byte>> what_peer_wrote(const session& s, std::stri
   }
 }
 
-// What this side wrote for its peer. Where the two do not meet, it is not left to the next pair.
+// Files that this side wrote for its peer. If they do not connect, the files are removed, so that
+// the next pair does not find them.
 class own_files {
  public:
   own_files() = default;
@@ -111,13 +112,13 @@ class own_files {
   std::vector<std::string> written_;
 };
 
-// Both sides run through the same steps, so none needs to be the first.
+// Both sides do the same steps, so either may start first.
 cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::size_t connection) {
   Endpoint peer = s.worker.prepare(terms).value();
   const std::string mine = file_of(s, s.about.name, connection);
   const std::string theirs = file_of(s, s.about.other, connection);
   own_files written;
-  // Memory first: when the descriptor is there, all is there.
+  // The memory is written first: once the descriptor exists, everything does.
   if (!s.lent.empty()) written.write(mine + ".memory", s.lent);
   written.write(mine, peer.descriptor().value());
   const std::vector<std::byte> descriptor = co_await what_peer_wrote(s, theirs);
@@ -128,7 +129,7 @@ cordma::task<Endpoint> by_descriptor(session& s, endpoint_options terms, std::si
   while (begun && peer.state() == endpoint_state::connecting) co_await peer.state_changed();
   if (peer.state() != endpoint_state::connected) {
     const cordma::failure why = begun ? *peer.first_cause() : begun.why();
-    // Or it was connected, and the peer has done its part and closed.
+    // With not_connected it was connected, and the peer has already finished and closed.
     if (why.code() != cordma::errc::not_connected) {
       std::fprintf(stderr, "%s led to nobody; left by a pair that was killed? Start both again\n",
                    theirs.c_str());

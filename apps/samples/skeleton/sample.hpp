@@ -1,5 +1,5 @@
-// What all samples have in common: the command line, how the two sides meet and part, and how a
-// program ends. What is left in a sample is its lesson.
+// Common parts of all samples: the command line, connecting and closing, and the end of the
+// program. A sample itself contains only its lesson.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -12,9 +12,11 @@
 
 namespace sample {
 
-inline constexpr std::size_t region_bytes = 4096;  // of memory a text lies in, its zero included
+// size of a text's memory, including the terminating zero
+inline constexpr std::size_t region_bytes = 4096;
 
-// What a sample takes on its command line; --transport, and --wait where it is left open, come on top.
+// Options that a sample accepts, in addition to --transport, and to --wait unless drives_its_loop
+// is set.
 enum class option : std::uint8_t {
   listen,
   connect,
@@ -30,17 +32,18 @@ enum class option : std::uint8_t {
 
 struct lesson {
   const char* name;  // the program is sample-<name>; its last word is the role of this side
-  const char* other = nullptr;  // the name of the peer's program; null: it has both sides in itself
-  const char* says;             // for --help: what happens here, and what there is to learn
+  // The name of the peer's program; null: this program contains both sides.
+  const char* other = nullptr;
+  const char* says;  // for --help: a description, and the lesson
   std::vector<option> options = {};
-  bool drives_its_loop = false;  // it waits in a way of its own: there is no --wait
+  bool drives_its_loop = false;  // it waits in a different way: there is no --wait
 };
 
-// As the command line gives them.
+// Values of the command line.
 struct options {
   std::string listen;                // HOST:PORT
   std::vector<std::string> connect;  // HOST:PORT of each peer
-  std::string descriptor;            // FILE, of FILE.requester and the like
+  std::string descriptor;            // FILE, the prefix of FILE.requester and similar names
   std::uint32_t connections = 1;
   std::string text = "Hi cordma!";
   std::uint32_t immediate = 42;
@@ -53,7 +56,7 @@ struct options {
   cordma::reactor_options reactor;
 };
 
-// What a lesson works with. Bound to the thread of main().
+// Objects that a lesson uses. Bound to the thread of main().
 struct session {
   session(const lesson& what, options how)
       : about(what),
@@ -65,40 +68,42 @@ struct session {
   const options given;
   cordma::Context context;
   cordma::Worker worker;
-  std::vector<std::byte> lent;      // exported memory: goes to the peer with the connection
-  std::vector<std::byte> borrowed;  // the same from the peer; empty where it lends none
+  std::vector<std::byte> lent;      // exported memory, sent to the peer with the connection
+  std::vector<std::byte> borrowed;  // exported memory of the peer; empty: none
 };
 
-// The whole of main(). 0; 1 where something failed, having said what failed first; 2 where the command
-// line is wrong.
+// The complete main(). Returns 0; 1 after a failure, with the first error printed; 2 if the command
+// line is invalid.
 int run(const lesson& about, int argc, char** argv, void (*teach)(session&));
 int run(const lesson& about, int argc, char** argv, cordma::task<void> (*teach)(session&));
 
-// A connection to the peer, by the way that the command line names. Throws cordma::error.
+// Connects to the peer in the way that the command line selects. Throws cordma::error.
 [[nodiscard]] cordma::task<cordma::Endpoint> meet(session& s, cordma::endpoint_options terms = {});
-// As many as the command line asks for.
+// As many connections as the command line requests.
 [[nodiscard]] cordma::task<std::vector<cordma::Endpoint>> meet_all(
     session& s, cordma::endpoint_options terms = {});
-// Whoever can tell that all went well closes; the other side awaits this. Throws why the connection
-// ended, where it ended in another way: the peer failed, or died.
+// The side that can confirm success closes the connection; the other side awaits this function.
+// Throws the reason if the connection ended in another way: the peer failed or died.
 [[nodiscard]] cordma::task<void> peer_closes(cordma::Endpoint& peer);
 
-// A right has to be granted on the memory and on the connection. --withhold grants another in one place.
+// A right must be granted on the memory and on the connection. --withhold grants a different one in
+// one of them.
 struct grants {
   cordma::access memory;
   cordma::endpoint_options connection;
 };
 [[nodiscard]] grants grant(const session& s, cordma::access right);
 
-// Returns when --receive wants the receive to be posted: now, or late. With never it throws once the
-// peer is gone.
+// Returns when the receive is to be posted by --receive: now, or late. With never, throws when the
+// peer has disconnected.
 [[nodiscard]] cordma::task<void> time_to_receive(const session& s, cordma::Endpoint& peer);
 
-// Writes `text` and a zero; gives the part of `room` that they take. Throws where there is no room.
+// Writes `text` and a zero, and returns the part of `room` that they occupy. Throws if they do not
+// fit.
 cordma::Slice put_text(const cordma::Slice& room, const std::string& text);
-// What stands before the first zero.
+// The text before the first zero.
 [[nodiscard]] std::string text_in(std::span<const std::byte> bytes);
-// Prints "<what>: "<text>""; throws where it is not the text that --text wants.
+// Prints "<what>: "<text>""; throws if the text differs from --text.
 void check_text(const session& s, const char* what, const std::string& text);
 
 // Ends the sample as failed.

@@ -1,4 +1,4 @@
-// A message that is not received in one step: it comes in fragments, or is fetched from the peer's memory.
+// A message that is received in several steps: in fragments, or fetched from the peer's memory.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,11 @@ class arriving_message {
  public:
   [[nodiscard]] bool is_in_fragments() const noexcept { return now_ == arrival::in_fragments; }
   [[nodiscard]] bool is_fetched() const noexcept { return now_ == arrival::fetched; }
-  // Bytes that lie in the receive.
+  // Bytes that are in the receive.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
-  // Returns the bytes so far. Not is_in_fragments() any more: this was the last one.
+  // Adds a fragment and returns the bytes so far. After the last fragment, is_in_fragments() is
+  // false.
   [[nodiscard]] std::uint64_t add_fragment(const cell_header& h) noexcept {
     bytes_ += h.length;
     const bool ends = (h.flags & message_flag::continues) == 0;
@@ -33,7 +34,7 @@ class arriving_message {
     return ends ? finish() : bytes_;
   }
 
-  // What a descriptor says, which lies at `payload`. False: more than `most` bytes.
+  // Reads a descriptor from `payload`. False: the message is longer than `most` bytes.
   [[nodiscard]] bool describe(const cell_header& h, const std::byte* payload,
                               std::uint64_t most) noexcept {
     CORDMA_ASSERT_OP(h.pieces, <=, pieces_.size());
@@ -49,10 +50,10 @@ class arriving_message {
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
   void fetch() noexcept { now_.become(arrival::fetched); }
 
-  // The rest is_fetched(), or REQUIRES it.
+  // REQUIRES is_fetched(), like the functions below up to add().
   [[nodiscard]] const cell_header& descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] bool is_whole() const noexcept { return index_ == descriptor_.pieces; }
-  // REQUIRES not is_whole(). What is fetched next: from here in the piece, and so many bytes.
+  // REQUIRES not is_whole(). The piece to fetch next, the position in it, and the bytes left of it.
   [[nodiscard]] const piece& next() const noexcept { return pieces_[index_]; }
   [[nodiscard]] std::uint64_t where() const noexcept { return next().where + in_piece_; }
   [[nodiscard]] std::uint64_t left() const noexcept { return next().length - in_piece_; }
@@ -63,7 +64,7 @@ class arriving_message {
     ++index_;
     in_piece_ = 0;
   }
-  // Returns the bytes of the whole.
+  // Returns the total bytes of the message.
   std::uint64_t finish() noexcept {
     CORDMA_ASSERT(!is_fetched() || (is_whole() && bytes_ == total_));
     if (now_ != arrival::none) now_.become(arrival::none);

@@ -1,10 +1,10 @@
-// What lies in the memory that the two ends of a connection share. Both processes run on one host,
-// so numbers are native, save immediates, which are big endian as on every wire.
+// The layout of the memory shared by the two ends of a connection. Both processes run on one host,
+// so numbers are native, except immediates, which are big endian as on every wire.
 //
 //   channel file:  [control 4096][slot 0 8192][slot 1 8192][ring 0][ring 1]
 //
-// Ring, slot and control number 0 carry what the connecting side asks for, number 1 the opposite
-// way. Nothing read from here is trusted: it is copied once, then checked.
+// Ring, slot and control number 0 carry the requests of the connecting side, number 1 those of the
+// accepting side. Values read from here are not trusted: they are copied once, then checked.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ inline constexpr std::size_t cell_bytes = 64;  // one cache line
 inline constexpr std::size_t page_bytes = 4096;
 inline constexpr std::uint32_t least_ring_bytes = 4096;
 inline constexpr std::uint32_t most_ring_bytes = 1U << 28;
-inline constexpr std::uint32_t most_segments = 8;  // per request, as net/ has it
+inline constexpr std::uint32_t most_segments = 8;  // per request, as in net/
 static_assert(std::has_single_bit(cell_bytes) && page_bytes % cell_bytes == 0);
 static_assert(std::has_single_bit(least_ring_bytes) && std::has_single_bit(most_ring_bytes));
 static_assert(least_ring_bytes % page_bytes == 0, "rings are mapped by pages");
@@ -33,7 +33,7 @@ enum class message : std::uint8_t {
   serve,      // payload: service_request; the target accesses its memory itself
   bye,        // the sender closed gracefully; the last message
 };
-// Receivers tell kinds apart by their order.
+// Receivers distinguish kinds by their order.
 static_assert(message::send < message::send_imm && message::send_imm < message::fetch,
               "payload inline comes first");
 static_assert(message::fetch_imm < message::write_imm && message::write_imm < message::serve,
@@ -45,10 +45,10 @@ inline constexpr std::uint8_t continued = 2;  // not the first fragment
 static_assert((continues & continued) == 0);
 }  // namespace message_flag
 
-// A message begins at a cell boundary with this header; its payload follows at once and runs on
+// A message begins at a cell boundary with this header. Its payload follows at once and continues
 // through the next cells. `stamp` and `length` are published last, as one 8-byte store.
 struct cell_header {
-  std::uint32_t stamp;   //  0: odd, twice the lap: valid when it is the one expected
+  std::uint32_t stamp;   //  0: odd, twice the lap: valid if it is the expected one
   std::uint32_t length;  //  4: bytes of payload; write_imm: bytes written
   message what;          //  8
   std::uint8_t flags;    //  9: message_flag
@@ -83,11 +83,11 @@ static_assert(cells_for(most_descriptor_bytes) * 8 <= least_ring_bytes / cell_by
 
 enum class service_kind : std::uint32_t { write = 1, read, fetch_add, compare_swap };
 
-// What the target does for an initiator that cannot reach the memory itself. The answer comes in
-// the slot; one request is in flight per direction.
+// An access that the target carries out for an initiator that cannot reach the memory. The response
+// is in the slot; one request is in flight per direction.
 struct service_request {
   service_kind what;      //  0
-  std::uint32_t length;   //  4: bytes; a write's data follow this struct
+  std::uint32_t length;   //  4: bytes; the data of a write follow this struct
   std::uint64_t rkey;     //  8
   std::uint64_t addr;     // 16
   std::uint64_t operand;  // 24
@@ -112,17 +112,18 @@ static_assert(sizeof(service_slot::data) % sizeof(std::uint64_t) == 0);
 
 enum class end_of_stream : std::uint32_t { open = 0, withdrawn = 1, graceful = 2 };
 
-// Every line has one writer. Pairs of lines, because processors fetch them in pairs.
+// Every line has one writer. Lines are used in pairs, because processors fetch them in pairs.
 struct ring_control {
-  // By the consumer of the ring.
-  alignas(128) std::atomic<std::uint64_t> taken;  // cells taken out, ever; returned lazily
-  std::atomic<std::uint64_t> fetched;             // fetch messages whose data were copied, ever
-  std::atomic<std::uint64_t> served;              // service requests answered, ever
-  std::atomic<std::uint64_t> held_up;  // looks at the ring that ended before a message, ever
-  // By the producer.
-  alignas(128) std::atomic<std::uint32_t> waiting;  // it waits for one of the above to move
+  // Written by the consumer of the ring.
+  alignas(128) std::atomic<std::uint64_t> taken;  // total cells consumed; published late
+  std::atomic<std::uint64_t> fetched;             // total fetch messages copied completely
+  std::atomic<std::uint64_t> served;              // total service requests answered
+  std::atomic<std::uint64_t> held_up;  // total looks at the ring that ended before a message
+  // Written by the producer: set while it waits for a change of a counter above.
+  alignas(128) std::atomic<std::uint32_t> waiting;
   std::atomic<end_of_stream> ended;
-  // By the producer: it goes into memory that the consumer registered, and out of it, ever. Odd: it is inside.
+  // Written by the producer: total entries into memory that the consumer registered, and exits from
+  // it. Odd: it is inside.
   alignas(128) std::atomic<std::uint32_t> accessing;
 };
 static_assert(sizeof(ring_control) == 384);
@@ -131,7 +132,7 @@ static_assert(offsetof(ring_control, served) == 16 && offsetof(ring_control, hel
 static_assert(offsetof(ring_control, waiting) == 128 && offsetof(ring_control, ended) == 132);
 static_assert(offsetof(ring_control, accessing) == 256);
 
-// One of its counters, by its writer. The reader that changed it would harm itself.
+// Increments a counter; called by its only writer. A reader that changed it would only harm itself.
 inline void count_up(std::atomic<std::uint64_t>& counter) noexcept {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
@@ -150,10 +151,10 @@ static_assert(rings_at % page_bytes == 0);
 }
 static_assert(channel_bytes(least_ring_bytes) == 28672);
 
-// One per adapter, seen by all its peers, writable only by itself.
+// One per adapter, mapped by all its peers, writable only by the adapter.
 struct adapter_page {
-  alignas(128) std::atomic<std::uint32_t> may_sleep;  // 0: it only ever polls: no fence needed
-  alignas(128) std::atomic<std::uint32_t> nap;        // number of the sleep it is in; 0: awake
+  alignas(128) std::atomic<std::uint32_t> may_sleep;  // 0: the adapter only polls: no fence needed
+  alignas(128) std::atomic<std::uint32_t> nap;        // number of its current sleep; 0: awake
 };
 static_assert(sizeof(adapter_page) == 256 && sizeof(adapter_page) <= page_bytes);
 static_assert(offsetof(adapter_page, may_sleep) == 0 && offsetof(adapter_page, nap) == 128);

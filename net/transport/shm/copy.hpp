@@ -1,4 +1,4 @@
-// Copying between lists of segments and contiguous bytes.
+// Copies between lists of segments and contiguous bytes.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 
 namespace cordma::transport::shm {
 
-// Soon this line is written: it is taken from whoever has it. Any address will do.
+// Prefetches a line that is written soon: takes it away from other caches. Any address is allowed.
 inline void prefetch_for_writing(const std::byte* line) noexcept {
 #if defined(__x86_64__)
-  // For any x86-64 the builtin prefetches for reading, which leaves the line shared. A processor without this
-  // instruction does nothing.
+  // For a generic x86-64 the builtin prefetches for reading, which leaves the line shared.
+  // Processors without prefetchw ignore it.
   asm volatile("prefetchw %0" : : "m"(*line));
 #else
   __builtin_prefetch(line, 1);
@@ -30,7 +30,7 @@ inline void prefetch_for_writing(const std::byte* line) noexcept {
   return count == 1 ? segments[0].length : sum_of_lengths(segments, count);
 }
 
-// Walks through a list of segments. Stepping past the end is the caller's mistake.
+// Walks through a list of segments. REQUIRES that the caller does not step past the end.
 class segment_cursor {
  public:
   segment_cursor(const segment* segments, std::size_t count, std::uint64_t skip = 0) noexcept
@@ -38,7 +38,7 @@ class segment_cursor {
     while (at_ != end_ && skip >= at_->length) skip -= (at_++)->length;
     offset_ = static_cast<std::uint32_t>(skip);
   }
-  // Segments -> contiguous.
+  // Copies from the segments to contiguous bytes.
   [[gnu::noinline]] void gather(std::byte* to, std::uint64_t n) noexcept {
     while (n != 0) {
       const std::uint32_t part = step(n);
@@ -48,7 +48,7 @@ class segment_cursor {
       n -= part;
     }
   }
-  // Contiguous -> segments.
+  // Copies from contiguous bytes to the segments.
   [[gnu::noinline]] void scatter(const std::byte* from, std::uint64_t n) noexcept {
     while (n != 0) {
       const std::uint32_t part = step(n);
@@ -58,7 +58,7 @@ class segment_cursor {
       n -= part;
     }
   }
-  // The next contiguous part, of at most n bytes.
+  // Returns the next contiguous part, of at most n bytes.
   [[nodiscard]] std::span<std::byte> next(std::uint64_t n) noexcept {
     while (at_ != end_ && offset_ == at_->length) advance(0);
     if (at_ == end_) return {};

@@ -12,7 +12,7 @@ namespace cordma::transport::shm {
 
 enum class farewell : std::uint8_t {
   none,
-  begun,  // disconnect() was called: what was posted before is carried out
+  begun,  // disconnect() was called: earlier requests are still carried out
   said,   // the last message is in the ring
 };
 [[nodiscard]] constexpr bool operator>>(farewell from, farewell to) noexcept {
@@ -42,7 +42,7 @@ class ending {
     return said_bye() && taken >= goal_;
   }
 
-  // The socket has ended; what lies in the ring is delivered first.
+  // The socket has ended; messages in the ring are delivered first.
   [[nodiscard]] bool has_lost_peer() const noexcept { return cause_.has_value(); }
   void lose_peer(failure why) noexcept {
     CORDMA_ASSERT(!has_lost_peer());
@@ -50,7 +50,8 @@ class ending {
   }
   // REQUIRES has_lost_peer().
   [[nodiscard]] const failure& cause() const noexcept { return *cause_; }
-  // The peer ended it for the message at this position of the outgoing ring, no_position: for none.
+  // Records that the peer ended the connection because of the message at this position of the
+  // outgoing ring; no_position: because of no message.
   void blame(std::uint64_t position, wc_status status) noexcept {
     position_ = position;
     status_ = status;

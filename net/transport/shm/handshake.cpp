@@ -69,7 +69,7 @@ void handshake::stop() noexcept {
 void handshake::on_connect_timeout() noexcept {
   const auto ms =
       std::chrono::duration_cast<std::chrono::milliseconds>(pair_.options_.connect_timeout);
-  const std::string text = std::to_string(ms.count());  // short: allocates nothing
+  const std::string text = std::to_string(ms.count());  // short: the string does not allocate
   const bool called = invitation_ == nullptr || limit_ == nullptr;
   pair_.fail(failure::of(
       errc::timed_out,
@@ -77,7 +77,7 @@ void handshake::on_connect_timeout() noexcept {
        called ? "is its process stopped or busy? connect_timeout gives it longer" : limit_}));
 }
 
-// ---- calling: a listener may be busy, and this user's descriptors in flight are limited ----
+// ---- connecting: a listener may be busy, and this user's descriptors in flight are limited ----
 
 result<void> handshake::call(std::unique_ptr<invitation> to) {
   CORDMA_REQUIRE(to != nullptr);
@@ -118,12 +118,12 @@ result<void> handshake::call_once() {
                                pair_.domain_.epochs_fd()};
   const transfer said = send_packet(pair_.socket_.get(), hello, fds);
   if (said == transfer::again || said == transfer::limit) return call_again(in_flight);
-  // A listener that went meanwhile may have said why: the answer is looked for in any case.
+  // A listener that closed meanwhile may have sent its reason: the response is read in any case.
   invitation_.reset();
   return {};
 }
 
-// The connection's memory, and whose socket it is.
+// Checks the user of the listener and creates the connection's memory.
 result<void> handshake::meet(socket_fd socket) {
   const result<peer_identity> who = identify(socket.get());
   if (!who) return who.why();
@@ -164,7 +164,7 @@ void handshake::on_call_timer() noexcept {
   }
 }
 
-// The answer of the accepting side, with its descriptors. Nothing is sent ahead of it.
+// Sends the accept of the accepting side, with its descriptors. No packet is sent before it.
 void handshake::send_accept() noexcept {
   CORDMA_ASSERT(accept_ != nullptr);
   const std::array<int, 3> mine{home().doorbell_fd(), home().page_fd(), pair_.domain_.epochs_fd()};
@@ -178,7 +178,7 @@ void handshake::send_accept() noexcept {
                                              " could not be answered: ", in_flight}));
     return;
   }
-  // A client that went meanwhile shows as the end of its socket.
+  // A client that disconnected meanwhile shows as the end of its socket.
   accept_.reset();
   pair_.settle();
 }

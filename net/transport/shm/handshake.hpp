@@ -1,5 +1,5 @@
-// How a connection comes up.
-//   handshake.cpp              calling a listener, answering a caller
+// How a connection is established.
+//   handshake.cpp              connecting to a listener, answering a client
 //   handshake_out_of_band.cpp  connecting by descriptors
 #pragma once
 
@@ -21,39 +21,39 @@ namespace cordma::transport::shm {
 class shm_adapter;
 class shm_queue_pair;
 
-// What a side learns about the other in the handshake, and keeps about it.
+// Data about the peer, received in the handshake and kept.
 struct peer_terms {
-  unique_fd doorbell;  // written when the peer sleeps
+  unique_fd doorbell;  // written if the peer sleeps
   mapped_view page;    // adapter_page
   mapped_view epochs;  // of the peer's regions
   peer_identity who;
   std::uint64_t rnr_timer_ns = 0;
   std::uint64_t probe_address = 0;
   std::uint64_t probe_value = 0;
-  std::uint32_t last_nap = 0;  // that the doorbell was rung for
+  std::uint32_t last_nap = 0;  // last sleep that the doorbell was rung for
   std::uint8_t rnr_retry = 7;
   bool fences_itself = true;
   bool reads_us = false;
-  bool is_readable = false;  // its private memory, by this side
+  bool is_readable = false;  // this side can read its private memory
 };
 
-// The events of epoll(7) that a connection's socket is watched for.
+// The events of epoll(7) for which a connection's socket is watched.
 inline constexpr std::uint32_t watched_for = EPOLLIN | static_cast<std::uint32_t>(EPOLLRDHUP);
 
-// Whom the connecting side calls, until it has said hello.
+// The destination of the connecting side, kept until the hello is sent.
 struct invitation {
-  std::uint16_t port = 0;          // 0: by the path that a descriptor has named
-  std::vector<ip_address> wanted;  // the listener has to serve one of them; none: any
+  std::uint16_t port = 0;          // 0: by the path named in a descriptor
+  std::vector<ip_address> wanted;  // the listener must serve one of them; empty: any
   std::vector<std::byte> data;     // private data for the hello
-  unique_fd memory;                // of the connection
+  unique_fd memory;                // memory of the connection
 };
 
-// The name that a peer with our descriptor dials.
+// The name that a peer dials if it has our descriptor.
 struct hidden_name {
   hidden_name(bound_name bound, std::uint64_t token, socket_set& set, socket_handler& owner);
   name_files files;
   watched_socket socket;
-  std::uint64_t token;  // our descriptor's
+  std::uint64_t token;  // token of our descriptor
 };
 
 // A part of one queue pair. Bound to its adapter's thread.
@@ -61,23 +61,25 @@ class handshake {
  public:
   handshake(shm_queue_pair& q, std::string path);
 
-  // Where the peer is reached, or this side.
+  // Path at which the peer is reached, or this side.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  // The connecting side: finds the listener, says hello and waits for the answer. Fails at once if nobody listens.
+  // The connecting side: finds the listener, sends hello and waits for the response. Fails at once
+  // if there is no listener.
   result<void> call(std::unique_ptr<invitation> to);
-  // The accepting side: the connection is up, and the peer is told so.
-  // Throws std::bad_alloc, and it is not up then.
+  // The accepting side: establishes the connection and notifies the peer.
+  // Throws std::bad_alloc; the connection is not established then.
   void answer(channel memory, peer_terms terms, std::span<const std::byte> data);
-  // False: the answer is still to be sent, and nothing goes out ahead of it.
+  // False: the accept is still to be sent, and no packet is sent before it.
   [[nodiscard]] bool has_answered() const noexcept { return accept_ == nullptr; }
   void came_up() noexcept;
   void stop() noexcept;
 
-  // To be connected by descriptors: makes a hidden name to be reached by.
+  // For connecting by descriptors: creates a hidden name for this queue pair.
   result<void> open_hidden();
   [[nodiscard]] result<std::vector<std::byte>> descriptor() const;
   result<void> connect(std::span<const std::byte> peer_descriptor);
-  // The peer is awaited there. Its socket, or the name's, is ready.
+  // True while a peer is awaited at the hidden name. Call on_hidden_name() when the socket of the
+  // name, or of the peer, is ready.
   [[nodiscard]] bool awaits_peer() const noexcept { return hidden_ != nullptr; }
   void on_hidden_name();
 
@@ -98,11 +100,11 @@ class handshake {
   shm_queue_pair& pair_;
   std::string path_;
   timer_of<&handshake::on_connect_timeout> connect_timer_{*this};
-  timer_of<&handshake::on_call_timer> call_timer_{*this};  // until hello or accept is said
+  timer_of<&handshake::on_call_timer> call_timer_{*this};  // until hello or accept is sent
   std::unique_ptr<invitation> invitation_;
   std::unique_ptr<introduction> accept_;
   time_point accept_until_{};
-  const char* limit_ = nullptr;  // what keeps the hello from being said
+  const char* limit_ = nullptr;  // limit that delays the hello
   duration pause_ = std::chrono::microseconds(100);
   std::uint64_t probe_value_;
   std::unique_ptr<hidden_name> hidden_;

@@ -1,4 +1,4 @@
-// Connecting by descriptors that the user carries: each side has a hidden name; the one with the
+// Connecting by descriptors that the user carries: each side has a hidden name; the side with the
 // smaller token dials the other.
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -11,10 +11,10 @@
 namespace cordma::transport::shm {
 namespace {
 
-// Little-endian, and of the same host anyway. The checksum covers everything before it.
+// Little-endian; both sides are on one host anyway. The checksum covers everything before it.
 struct descriptor_blob {
   std::uint32_t magic;         //   0
-  std::uint16_t version;       //   4: from here on may change with it
+  std::uint16_t version;       //   4: the layout from here on depends on the version
   std::uint16_t path_bytes;    //   6
   std::uint64_t token;         //   8
   std::array<char, 104> path;  //  16
@@ -160,7 +160,7 @@ void handshake::on_hidden_hello() {
     static_cast<void>(send_packet(pair_.socket_.get(), answer));
     fine = false;
   }
-  if (!fine || hello.token != token_) {  // a stranger: the peer may still come
+  if (!fine || hello.token != token_) {  // not the expected peer, which may still connect
     socket_fd stranger = pair_.socket_.release();
     return hang_up(stranger);
   }

@@ -68,7 +68,7 @@ failure cannot_find_out(int os_errno) {
   return failure::from_os(os_errno, "looking whether an address is of this host");
 }
 
-// RTM_GETROUTE of rtnetlink(7): the route that a packet to one address takes.
+// RTM_GETROUTE of rtnetlink(7): requests the route of a packet to one address.
 class route_request {
  public:
   explicit route_request(const resolved& to) noexcept {
@@ -100,7 +100,7 @@ class route_request {
 };
 static_assert(std::is_standard_layout_v<route_request>, "it is sent as it lies in memory");
 
-// Nothing if the kernel does not answer such questions.
+// Empty if the kernel does not answer such requests.
 std::optional<bool> is_routed_here(int netlink, const resolved& r) noexcept {
   if (!route_request(r).send(netlink)) return {};
   alignas(nlmsghdr) std::array<char, 4096> answer;
@@ -125,7 +125,8 @@ std::optional<bool> is_routed_here(int netlink, const resolved& r) noexcept {
   return route.rtm_type == RTN_LOCAL;
 }
 
-// Without netlink (a sandbox): a datagram to an address of this machine leaves from there.
+// Without netlink (a sandbox): a datagram to an address of this machine is sent from that same
+// address.
 result<bool> sends_to_itself(const addrinfo& to, const resolved& r) {
   const unique_fd s(::socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!s && errno == EAFNOSUPPORT) return false;
@@ -168,7 +169,7 @@ std::string to_text(const ip_address& a) {
 
 result<named_host> look_up(const std::string& host) {
   named_host n;
-  n.here = host.empty() || is_own_name(host);  // its own name need not be known to anybody
+  n.here = host.empty() || is_own_name(host);  // the machine's own name need not be resolvable
   if (host.empty()) return n;
   if (host == "localhost") return named_host{.here = true, .addresses = {v4_loopback, v6_loopback}};
   addrinfo hints{};

@@ -44,7 +44,7 @@ mapped_view::~mapped_view() {
 
 result<unique_fd> create_shared(const char* name, std::size_t bytes) {
   CORDMA_REQUIRE_OP(bytes % page_bytes, ==, 0U);
-  // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
+  // Beyond this limit the kernel does not only fail the call: it sends SIGXFSZ.
   rlimit most{};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
     return no_room(EFBIG, name, bytes);
@@ -105,7 +105,8 @@ result<channel> map_channel(int fd, std::uint32_t ring_bytes, side mine) {
     return ::mmap(base + at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
                   fd, static_cast<off_t>(from)) != MAP_FAILED;
   };
-  // Control, slots and ring 0; ring 0 again and, following in the file, ring 1; ring 1 again.
+  // Control, slots and ring 0; then ring 0 again and ring 1, which follows it in the file; then
+  // ring 1 again.
   const std::size_t ring = ring_bytes;
   if (!place(0, rings_at + ring, 0) || !place(rings_at + ring, 2 * ring, rings_at) ||
       !place(rings_at + 3 * ring, ring, rings_at + ring)) {

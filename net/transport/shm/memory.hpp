@@ -9,7 +9,7 @@
 
 namespace cordma::transport::shm {
 
-// Unmapped at the end of its life.
+// Unmaps on destruction.
 class mapped_view {
  public:
   mapped_view() noexcept = default;
@@ -31,14 +31,14 @@ class mapped_view {
   std::size_t bytes_ = 0;
 };
 
-// An anonymous file whose pages are there already (no SIGBUS later) and that cannot shrink.
-// no_memory where they cannot be had, naming what to raise.
+// Creates an anonymous file with all pages allocated (no SIGBUS later) that cannot shrink.
+// no_memory: the pages cannot be allocated; the message names the limit to raise.
 [[nodiscard]] result<unique_fd> create_shared(const char* name, std::size_t bytes);
-// From now on nobody can make a new writable mapping of it.
+// Prevents all later writable mappings of the file.
 void seal_against_writers(int fd) noexcept;
-// Whether touching the first `bytes` of what a peer sent cannot raise SIGBUS.
+// True if accessing the first `bytes` bytes of a peer's file cannot raise SIGBUS.
 [[nodiscard]] bool is_safe_to_map(int fd, std::size_t bytes) noexcept;
-// A descriptor of the same file without the right to write; empty where /proc is missing.
+// Returns a read-only descriptor of the same file; empty if /proc is missing.
 [[nodiscard]] unique_fd reopen_read_only(int fd) noexcept;
 
 enum class protection : std::uint8_t { read, read_write };
@@ -48,22 +48,22 @@ enum class side : std::uint8_t { connects = 0, accepts = 1 };
 static_assert(static_cast<std::size_t>(side::accepts) <
               std::extent_v<decltype(control_page::direction)>);
 
-// The shared memory of one connection, as one side sees it; see cell.hpp.
+// The shared memory of one connection, from the view of one side; see cell.hpp.
 struct channel {
   mapped_view view;
   control_page* control = nullptr;
-  // First the direction in which this side sends and asks, then the other one.
+  // Index 0 is the direction in which this side sends and requests, index 1 the other one.
   ring_control* ring[2] = {nullptr, nullptr};
   service_slot* slot[2] = {nullptr, nullptr};
   std::byte* cells[2] = {nullptr, nullptr};  // each mapped twice in a row
 };
 [[nodiscard]] result<channel> map_channel(int fd, std::uint32_t ring_bytes, side mine);
 
-// A barrier that one side pays for both: run on every processor that executes a process which
-// called join_barriers(). False: not available here, both sides fence for themselves.
+// A barrier issued by one side for both: it runs on every processor that executes a process that
+// called join_barriers(). False: not available here; both sides must fence themselves.
 [[nodiscard]] bool join_barriers() noexcept;
 [[nodiscard]] bool barrier_joined() noexcept;
-// The same for every process of the machine; milliseconds.
+// The same for every process of the machine; takes milliseconds.
 [[nodiscard]] bool barrier_all() noexcept;
 
 [[nodiscard]] result<std::uint64_t> random_number();

@@ -18,7 +18,7 @@ namespace {
 constexpr int listen_backlog = 4096;
 constexpr int lock_attempts = 16;
 
-// Of a file, or of a name that begins with a zero and is no file.
+// Address of a file, or of a name that begins with a zero byte and is no file.
 struct unix_address {
   sockaddr_un value{};
   socklen_t length = 0;
@@ -43,12 +43,12 @@ result<unix_address> to_address(const std::string& path) {
   return a;
 }
 
-// No file: it begins with a zero (unix(7)), and belongs to a network namespace.
+// No file: it begins with a zero byte (unix(7)) and belongs to a network namespace.
 result<unix_address> second_name(const meeting_place& at, std::uint16_t port) {
   return to_address(std::string(1, '\0') + "cordma/" + at.mark + "/" + std::to_string(port));
 }
 
-// Of a port that a process of another network namespace has in the same folder.
+// Path for a port that a process of another network namespace has in the same folder.
 std::string path_beside(const std::string& path) {
   return path + "@" + std::to_string(own_namespace().inode);
 }
@@ -76,10 +76,10 @@ bool is_file(const std::string& path, int fd) noexcept {
   return ::fstat(fd, &mine) == 0 && is_file(path, mine.st_ino);
 }
 
-// A lock file has the network namespace of its owner in it.
+// Writes the network namespace of the owner to its lock file.
 void write_namespace(int lock) noexcept {
   const std::uint64_t own = own_namespace().inode;
-  // Without it, everybody takes the owner for one of his own namespace.
+  // If this fails, other processes assume that the owner is in their namespace.
   [[maybe_unused]] const auto written = ::pwrite(lock, &own, sizeof own, 0);
 }
 
@@ -90,7 +90,7 @@ bool is_of_other_namespace(const std::string& lock_path) noexcept {
   return theirs != 0 && theirs != own_namespace().inode;
 }
 
-// The lock file may be removed by its last owner between open() and flock(): look again.
+// Opens and locks the file. Tries again if its last owner removed it between open() and flock().
 result<unique_fd> take_lock(const std::string& path, const peer_rule& rule) {
   for (int i = 0; i < lock_attempts; ++i) {
     unique_fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
@@ -119,7 +119,7 @@ result<socket_fd> listen_at(const unix_address& at, const std::string& path,
                             const peer_rule& rule) {
   socket_fd s = open_socket();
   if (!s) return socket_failure(errno, "making a rendezvous socket");
-  ::unlink(path.c_str());  // of a dead process: the lock is ours
+  ::unlink(path.c_str());  // of a dead process: we have the lock
   if (::bind(s.get(), at.get(), at.length) != 0) {
     return socket_failure(errno, "binding " + path);
   }
@@ -140,7 +140,7 @@ result<bound_name> bind_at(const std::string& path, const peer_rule& rule) {
   return bound_name{std::move(*listening), socket_fd(), std::move(files)};
 }
 
-// Whether a process that could have our names listens at `at`.
+// True if the listener at `at` is a process that may use our names.
 bool is_one_of_us(const unix_address& at, const peer_rule& rule) {
   const socket_fd s = open_socket();
   if (!s || (::connect(s.get(), at.get(), at.length) != 0 && errno != EAGAIN)) return false;
@@ -148,8 +148,8 @@ bool is_one_of_us(const unix_address& at, const peer_rule& rule) {
   return !who || rule.admits(s.get(), *who);
 }
 
-// None where the name is a stranger's. in_use: a process of this user and this network namespace listens on the port,
-// whether or not its files are still there.
+// Returns no socket if a process that may not be a peer has the name. in_use: a process of this
+// user and this network namespace listens on the port, whether or not its files still exist.
 result<socket_fd> take_second_name(const meeting_place& place, std::uint16_t port,
                                    const peer_rule& rule) {
   const result<unix_address> at = second_name(place, port);
@@ -187,14 +187,14 @@ failure no_listener(std::uint16_t port) {
                                  "on this host, or check the port"};
 }
 
-// The same for all paths of a folder, whether or not it is there just now.
+// Returns the same mark for all paths of a folder, whether or not the folder exists now.
 std::string mark_of(const std::string& folder) {
   std::error_code ignored;
   std::filesystem::path path = std::filesystem::absolute(folder, ignored).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   const std::filesystem::path above = std::filesystem::canonical(path.parent_path(), ignored);
   if (!above.empty()) path = above / path.filename();
-  constexpr std::size_t longest = 80;  // with the port it is a name of unix(7)
+  constexpr std::size_t longest = 80;  // with the port, the mark is part of a name of unix(7)
   if (path.native().size() <= longest) return "folder" + path.native();
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : path.native()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -257,7 +257,8 @@ std::string port_path(const std::string& directory, std::uint16_t port) {
 
 name_files::~name_files() {
   if (!lock_ || owner_.inherited()) return;
-  // The lock goes last: whoever gets it finds neither socket nor lock file. A forked process may hold a copy of it.
+  // Unlocks last: the next owner then finds neither socket nor lock file. A forked process may have
+  // a copy of the lock.
   if (is_file(path_, socket_inode_)) ::unlink(path_.c_str());
   if (is_file(lock_path_, lock_.get())) ::unlink(lock_path_.c_str());
   ::flock(lock_.get(), LOCK_UN);

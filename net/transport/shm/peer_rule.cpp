@@ -10,7 +10,7 @@
 namespace cordma::transport::shm {
 namespace {
 
-// Not in <sys/socket.h> of an old C library.
+// Missing in <sys/socket.h> of an old C library.
 #ifdef SO_PEERGROUPS
 constexpr int peer_groups = SO_PEERGROUPS;
 #else
@@ -27,7 +27,7 @@ bool is_member(int socket, gid_t group) noexcept {
     const auto* const end = first.data() + n / sizeof(gid_t);
     return std::find(static_cast<const gid_t*>(first.data()), end, group) != end;
   }
-  return false;  // more groups than a user has, or a kernel before 4.13
+  return false;  // more groups than a user can have, or a kernel before 4.13
 }
 
 }  // namespace

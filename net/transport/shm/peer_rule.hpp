@@ -1,4 +1,4 @@
-// Which users' processes may be peers.
+// The rule that decides which users' processes may be peers.
 #pragma once
 
 #include <sys/stat.h>
@@ -12,23 +12,24 @@
 
 namespace cordma::transport::shm {
 
-// Those of this process's user, of members of a group as well, or of anybody.
+// Admits processes of this process's user; also those of members of a group, or of any user.
 class peer_rule {
  public:
   peer_rule() = default;
   // invalid_value: the group does not exist.
   [[nodiscard]] static result<peer_rule> of(const shm_options& options);
 
-  // `who` is at the other end of `socket`. Its supplementary groups count.
+  // True if the peer of `socket`, with this identity, may connect. Its supplementary groups count.
   [[nodiscard]] bool admits(int socket, const peer_identity& who) const noexcept;
-  // Whether nobody else can put a socket of his own into the folder.
+  // True if no other user can create a socket in the folder.
   [[nodiscard]] bool trusts(const struct stat& folder) const noexcept;
   [[nodiscard]] bool any_user() const noexcept { return any_user_; }
   [[nodiscard]] mode_t folder_mode() const noexcept { return group_ ? 0750 : 0700; }
-  // Of a file that this process has just made. not_permitted: this process is no member of the group.
+  // For a file that this process has just created. not_permitted: this process is no member of the
+  // group.
   [[nodiscard]] result<void> give_folder(const std::string& path) const;
   [[nodiscard]] result<void> give_socket(const std::string& path) const;
-  // Of a refusal: whom it serves.
+  // Text for a refusal: the users that are served.
   [[nodiscard]] const char* text() const noexcept;
 
  private:

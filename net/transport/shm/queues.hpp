@@ -1,4 +1,4 @@
-// What a connection has posted: rings of fixed size, and no I/O.
+// The requests posted on a connection: rings of fixed size, without I/O.
 #pragma once
 
 #include <bit>
@@ -18,11 +18,11 @@ class shm_queue_pair;
 enum class send_stage : std::uint8_t { waiting, fetch, flush, finished };
 
 struct send_entry {
-  send_request request;        // its segments are the queue's
+  send_request request;        // its segments are stored in the queue
   std::uint64_t total = 0;     // bytes
-  std::uint64_t offset = 0;    // bytes done, of fragments and served requests
-  std::uint64_t goal = 0;      // of `fetched` or `taken`
-  std::uint64_t position = 0;  // in the ring, where the message starts
+  std::uint64_t offset = 0;    // bytes done, for fragments and served requests
+  std::uint64_t goal = 0;      // value of `fetched` or `taken` to reach
+  std::uint64_t position = 0;  // in the ring, start of the message
   wc_status status = wc_status::success;
   send_stage at = send_stage::waiting;
 };
@@ -44,7 +44,7 @@ class send_queue {
   [[nodiscard]] bool empty() const noexcept { return retired_ == posted_; }
   [[nodiscard]] std::uint32_t size() const noexcept { return posted_ - retired_; }
   [[nodiscard]] bool all_executed() const noexcept { return executed_ == posted_; }
-  // Of those that are not retired.
+  // True if some executed requests are not retired.
   [[nodiscard]] bool any_executed() const noexcept { return executed_ != retired_; }
   [[nodiscard]] std::uint32_t retired() const noexcept { return retired_; }
   [[nodiscard]] std::uint32_t executed() const noexcept { return executed_; }
@@ -52,11 +52,12 @@ class send_queue {
   [[nodiscard]] send_entry& operator[](std::uint32_t number) noexcept {
     return entries_[number & mask_];
   }
-  // REQUIRES one. The first that is not retired, and the first that is not executed.
+  // REQUIRES that there is one. The first entry that is not retired, and the first that is not
+  // executed.
   [[nodiscard]] send_entry& oldest() noexcept { return (*this)[retired_]; }
   [[nodiscard]] send_entry& next() noexcept { return (*this)[executed_]; }
 
-  // REQUIRES room. Copies the request, and its bytes if they are inline.
+  // REQUIRES a free entry. Copies the request, and its bytes if they are inline.
   send_entry& post(const send_request& request) noexcept {
     const std::size_t place = posted_ & mask_;
     send_entry& e = entries_[place];
@@ -81,12 +82,13 @@ class send_queue {
   void execute() noexcept { ++executed_; }
   // REQUIRES any_executed().
   void retire() noexcept { ++retired_; }
-  // The oldest one, executed or not.
+  // Drops the oldest entry, executed or not.
   void drop() noexcept {
     if (!any_executed()) ++executed_;
     ++retired_;
   }
-  // What found no room is executed by some later poll, and no ring() follows then.
+  // Clears post_flag::more in entries that found no space: a later poll executes them, and no
+  // ring() follows then.
   void end_batch() noexcept {
     for (std::uint32_t i = executed_; i != posted_; ++i) {
       std::uint8_t& flags = (*this)[i].request.flags;
@@ -96,13 +98,13 @@ class send_queue {
 
   // The number of the next message that the peer fetches.
   [[nodiscard]] std::uint64_t next_fetch() noexcept { return ++fetches_; }
-  // The peer has fetched so many, ever. False: that cannot be.
+  // Records that the peer has fetched `number` messages in total. False: this number is impossible.
   [[nodiscard]] bool on_fetched(std::uint64_t number) noexcept {
     if (number > fetches_ || number < fetched_) return false;
     fetched_ = number;
     return true;
   }
-  // The peer failed for the message at this position of the ring.
+  // The peer failed because of the message at this position of the ring.
   void blame(std::uint64_t position, wc_status status) noexcept {
     for (std::uint32_t i = retired_; i != executed_; ++i) {
       send_entry& e = (*this)[i];
@@ -112,7 +114,7 @@ class send_queue {
       next().status = status;
     }
   }
-  // The order of its numbers, as above. For slow paths.
+  // Checks the order of the numbers, as above. Not for hot paths.
   void check() const noexcept {
     CORDMA_ASSERT_OP(executed_ - retired_, <=, posted_ - retired_);
     CORDMA_ASSERT_OP(posted_ - retired_, <=, mask_ + 1);
@@ -124,12 +126,12 @@ class send_queue {
   std::uint32_t posted_ = 0;
   std::uint32_t mask_;
   std::uint32_t per_entry_;     // segments
-  std::uint32_t inline_bytes_;  // of an entry
+  std::uint32_t inline_bytes_;  // per entry
   std::unique_ptr<send_entry[]> entries_;
   std::unique_ptr<segment[]> segments_;
   std::unique_ptr<std::byte[]> inline_;
-  std::uint64_t fetches_ = 0;  // messages that the peer is to fetch, ever
-  std::uint64_t fetched_ = 0;  // as known here
+  std::uint64_t fetches_ = 0;  // total messages for the peer to fetch
+  std::uint64_t fetched_ = 0;  // total that this side has seen fetched
 };
 
 struct recv_entry {
@@ -140,7 +142,8 @@ struct recv_entry {
   bool permitted = true;
 };
 
-// Of shared receives it has the one that a message has taken. Bound to the adapter's thread.
+// With shared receives it stores only the one that a message has consumed. Bound to the adapter's
+// thread.
 class recv_queue {
  public:
   recv_queue(std::uint32_t depth, std::size_t segments_each)
@@ -152,10 +155,10 @@ class recv_queue {
 
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
   [[nodiscard]] std::uint32_t size() const noexcept { return tail_ - head_; }
-  // REQUIRES one.
+  // REQUIRES that there is one.
   [[nodiscard]] recv_entry& first() noexcept { return entries_[head_ & mask_]; }
   void pop() noexcept { ++head_; }
-  // REQUIRES room.
+  // REQUIRES a free entry.
   [[gnu::always_inline]] void store(const recv_request& request,
                                     const shm_domain& domain) noexcept {
     recv_entry& r = entries_[tail_++ & mask_];
@@ -166,7 +169,7 @@ class recv_queue {
     r.capacity = total_bytes(own, r.count);
     r.permitted = domain.permits(own, r.count, true);
   }
-  // How the first one ends that is flushed.
+  // Sets the status of the first receive that is flushed.
   void fail_first(wc_status status) noexcept { first_status_ = status; }
   [[nodiscard]] wc_status next_flushed() noexcept {
     CORDMA_ASSERT_OP(size(), <=, mask_ + 1);
@@ -182,7 +185,7 @@ class recv_queue {
   wc_status first_status_ = wc_status::wr_flush_err;
 };
 
-// A queue pair's place among those that shared receives are there for.
+// A queue pair's entry in the list of those that a shared receive is available for.
 struct turn : list_node {
   explicit turn(shm_queue_pair& q) noexcept : owner(&q) {}
   shm_queue_pair* owner;

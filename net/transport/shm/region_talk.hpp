@@ -1,4 +1,5 @@
-// What the two sides of a connection say about their memory, and what the owner of some does for the other.
+// The exchange of the two sides about their memory, and accesses that an owner carries out for the
+// peer.
 #pragma once
 
 #include <cordma/net/transport/shm/remote_memory.hpp>
@@ -14,10 +15,10 @@ namespace cordma::transport::shm {
 // Bound to the adapter's thread.
 class region_talk {
  public:
-  // Memory that the peer's messages are fetched from; by offer_key().
+  // Memory that the peer's messages are fetched from, by offer_key().
   [[nodiscard]] remote_memory& offers() noexcept { return offers_; }
 
-  // Whether the peer knows this region of ours.
+  // True if the peer has received an offer of this region.
   [[nodiscard]] bool has_offered(std::uint32_t lkey, std::uint32_t epoch) noexcept {
     if (last_lkey_ == lkey && last_epoch_ == epoch) return true;
     const auto known = offered_.find(lkey);
@@ -32,13 +33,13 @@ class region_talk {
     try {
       offered_[lkey] = epoch;
     } catch (const std::bad_alloc&) {
-      // It is offered again with some later message.
+      // A later message offers it again.
     }
   }
-  // Of the last region that has_offered() or note_offered() was about.
+  // Epoch of the last region passed to has_offered() or note_offered().
   [[nodiscard]] std::uint32_t last_epoch() const noexcept { return last_epoch_; }
 
-  // The peer is asked what is behind this key.
+  // Records that the region of this key was requested from the peer.
   void ask(std::uint64_t rkey) noexcept {
     CORDMA_ASSERT_OP(asked_, ==, 0U);
     CORDMA_ASSERT_OP(rkey, !=, 0U);
@@ -46,10 +47,11 @@ class region_talk {
   }
   [[nodiscard]] bool awaits_answer() const noexcept { return asked_ != 0; }
   [[nodiscard]] bool awaits_answer(std::uint64_t rkey) const noexcept { return asked_ == rkey; }
-  // True: it waited for the answer.
+  // Returns true if a response was awaited.
   bool end_question() noexcept { return std::exchange(asked_, 0U) != 0; }
 
-  // Questions of the peer that the socket had no room to answer. False: more than a peer may ask that reads answers.
+  // Keeps a request of the peer because the socket was too full for the response. False: more
+  // requests than a peer that reads responses can have.
   [[nodiscard]] bool keep(const region_packet& question) {
     if (unanswered_.size() >= most_unanswered) return false;
     unanswered_.push_back(question);
@@ -67,7 +69,7 @@ class region_talk {
   std::unordered_map<std::uint32_t, std::uint32_t> offered_;  // lkey -> epoch
   std::uint32_t last_lkey_ = 0;
   std::uint32_t last_epoch_ = 0;
-  std::uint64_t asked_ = 0;  // 0: nothing
+  std::uint64_t asked_ = 0;  // 0: none
   std::vector<region_packet> unanswered_;
 };
 
@@ -81,14 +83,14 @@ class owner_service {
     ++requests_;
   }
   [[nodiscard]] bool is_pending() const noexcept { return bytes_ != 0; }
-  // Requests sent, ever.
+  // Total requests sent.
   [[nodiscard]] std::uint64_t requests() const noexcept { return requests_; }
   // Returns the bytes of the request that was answered.
   [[nodiscard]] std::uint64_t finish() noexcept { return std::exchange(bytes_, 0U); }
 
  private:
   std::uint64_t requests_ = 0;
-  std::uint64_t bytes_ = 0;  // of the one that is pending; 0: none is
+  std::uint64_t bytes_ = 0;  // of the pending request; 0: none
 };
 
 }  // namespace cordma::transport::shm

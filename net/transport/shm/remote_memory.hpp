@@ -1,4 +1,4 @@
-// What one connection knows of its peer's registered memory.
+// The registered memory of the peer, as known to one connection.
 #pragma once
 
 #include <array>
@@ -17,8 +17,9 @@ struct remote_region {
   access rights = access::local_read;
   const std::atomic<std::uint32_t>* epoch_now = nullptr;
   std::uint32_t epoch = 0;
-  std::byte* bytes_at = nullptr;  // null: cannot be mapped, only asked for
-  // Of an offer that could not be mapped, for want of descriptors: where the peer has it.
+  std::byte* bytes_at = nullptr;  // null: cannot be mapped, only accessed by request
+  // For an offer that could not be mapped for lack of descriptors: the address in the peer's
+  // process.
   std::uint64_t unmapped_at = 0;
   std::shared_ptr<const mapped_view> mapping = {};
 
@@ -34,14 +35,14 @@ struct remote_region {
   return std::uint64_t{lkey} << 32 | epoch;
 }
 
-// Bound to one thread. Looking up does not allocate.
+// Bound to one thread. Look-ups do not allocate.
 class remote_memory {
  public:
   [[nodiscard]] remote_region* find(std::uint64_t key) noexcept {
     remote_region* const r = recent_[slot(key)];
     return r != nullptr && r->key == key ? r : find_slowly(key);
   }
-  // Drops what its owner has deregistered meanwhile, so that the memory can go.
+  // Also drops regions that their owner has deregistered, so that the memory can be freed.
   remote_region& add(remote_region r);
 
  private:

@@ -1,6 +1,6 @@
-// A ring of cells in shared memory with one producer and one consumer. A cell is valid when it
-// bears the stamp of its lap, so the consumer polls one cache line and no shared counter. The
-// memory is mapped twice in a row: every message is contiguous.
+// A ring of cells in shared memory with one producer and one consumer. A cell is valid if it has
+// the stamp of its lap, so the consumer polls one cache line and no shared counter. The memory is
+// mapped twice in a row, so every message is contiguous.
 #pragma once
 
 #include <bit>
@@ -37,17 +37,18 @@ class ring_writer {
     CORDMA_REQUIRE(cells != nullptr && control != nullptr);
   }
 
-  // Cells written so far, ever.
+  // Total cells written.
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
-  // The payload that fits a message in the best case.
+  // The longest payload of one message, if the ring is empty.
   [[nodiscard]] std::uint64_t most_payload() const noexcept {
     return mask_ * cell_bytes - sizeof(cell_header);
   }
-  // Whether n cells can be written now. One more is kept free: its stamp is wiped, see write().
+  // True if n cells can be written now. One more cell is kept free for wiping its stamp, see
+  // write().
   [[nodiscard]] bool room(std::uint64_t n) noexcept {
     return position_ + n + 1 <= limit_ || refresh(n);
   }
-  // The consumer's progress as it stands, or what is known where the peer lies.
+  // The consumer's current progress, or the last plausible one if the peer's counter is wrong.
   [[nodiscard]] std::uint64_t taken() noexcept {
     const std::uint64_t t = control_->taken.load(std::memory_order_acquire);
     if (t > position_ || t + mask_ + 1 < limit_) {
@@ -58,12 +59,12 @@ class ring_writer {
     return limit_ - mask_ - 1;
   }
   [[nodiscard]] std::uint64_t known_taken() const noexcept { return limit_ - mask_ - 1; }
-  // The peer's progress was impossible.
+  // True if the peer has reported impossible progress.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
 
-  // Where the payload of the next message goes. REQUIRES room for it.
+  // The payload of the next message. REQUIRES free space for it.
   [[nodiscard]] std::byte* payload() noexcept { return at_ + sizeof(cell_header); }
-  // Completes the message. Withheld: not to be seen before release().
+  // Completes the message. With `withhold` it stays invisible until release().
   void write(message what, std::uint8_t flags, std::uint16_t pieces, std::uint32_t imm_be,
              std::uint32_t length, std::uint64_t cells, bool withhold) noexcept {
     std::byte* const at = at_;
@@ -85,8 +86,8 @@ class ring_writer {
       if (!withhold) release();
     }
   }
-  // A message of these bytes, behind the head if there is one. False: there is no room, as far as is known here, or
-  // something is withheld; nothing has changed.
+  // Writes a message of these bytes, after the head if there is one. False: the known free space is
+  // too small, or a message is withheld; nothing has changed.
   [[nodiscard, gnu::always_inline]] bool put(const message_head* head, const std::byte* data,
                                              std::uint32_t bytes) noexcept {
     const std::uint64_t head_bytes = head != nullptr ? sizeof *head : 0;
@@ -100,7 +101,7 @@ class ring_writer {
     if (--until_burst_ < 0) prefetch_for_writing(at + cells_ahead * cell_bytes);
     constexpr auto what = std::uint64_t{static_cast<std::uint8_t>(message::send)};
     std::memcpy(at + 8, &what, sizeof what);
-    if (head != nullptr) {  // by words, as they come in registers
+    if (head != nullptr) {  // by words, because they arrive in registers
       std::memcpy(at + sizeof(cell_header), &head->first, sizeof head->first);
       std::memcpy(at + sizeof(cell_header) + sizeof head->first, &head->second,
                   sizeof head->second);
@@ -114,9 +115,9 @@ class ring_writer {
     return true;
   }
   [[nodiscard]] bool withholds() const noexcept { return withheld_ != nullptr; }
-  // A message came from the peer: the next one that is put may be its answer, and alone.
+  // Called when a message arrives from the peer: the next put() may be a single response to it.
   void on_arrived() noexcept { until_burst_ = 1; }
-  // Makes everything withheld visible: one store.
+  // Makes all withheld messages visible with one store.
   void release() noexcept {
     if (withheld_ == nullptr) return;
     stamp_word(withheld_).store(withheld_word_, std::memory_order_release);
@@ -124,7 +125,8 @@ class ring_writer {
   }
 
  private:
-  // In a burst the lines of the next cells, which the peer read in the lap before, come over while this one is written.
+  // In a burst, prefetches the lines of later cells, which the peer read in the lap before, while
+  // this cell is written.
   static constexpr std::size_t cells_ahead = 4;
 
   void go_to(std::uint64_t position, std::uint64_t cells) noexcept {
@@ -135,7 +137,8 @@ class ring_writer {
     at_ -= end_ - cells_;
     stamp_ += 2;
   }
-  // The next header may lie where payload lay one lap ago, and payload may look like a stamp.
+  // The next header may be at a place that held payload one lap ago, and payload may look like a
+  // stamp.
   void wipe() noexcept { stamp_word(at_).store(0, std::memory_order_relaxed); }
   [[nodiscard]] bool refresh(std::uint64_t n) noexcept {
     CORDMA_ASSERT_OP(position_, <, limit_);
@@ -144,17 +147,17 @@ class ring_writer {
   }
 
   std::byte* cells_ = nullptr;
-  std::byte* at_ = nullptr;  // the cell of the next message, and its stamp
+  std::byte* at_ = nullptr;  // cell of the next message; stamp_ is its stamp
   std::byte* end_ = nullptr;
   std::uint32_t stamp_ = 1;
   bool broken_ = false;
   std::uint64_t mask_ = 0;
   std::uint64_t position_ = 0;
-  std::uint64_t limit_ = 0;       // position that may not be passed, as last known
-  std::uint64_t wipe_until_ = 0;  // below: a cell may hold payload of the lap before
+  std::uint64_t limit_ = 0;       // position that must not be passed, as last known
+  std::uint64_t wipe_until_ = 0;  // below it, a cell may hold payload of the lap before
   std::byte* withheld_ = nullptr;
   std::uint64_t withheld_word_ = 0;
-  std::int64_t until_burst_ = 1;  // below 0: nothing has come since the message before
+  std::int64_t until_burst_ = 1;  // below 0: no message has arrived since the previous put()
   ring_control* control_ = nullptr;
 };
 
@@ -175,11 +178,11 @@ class ring_reader {
     CORDMA_REQUIRE(cells != nullptr && control != nullptr);
   }
 
-  // Whether a message is there: one load of one cache line.
+  // True if a message is available: one load of one cache line.
   [[nodiscard]] bool ready() const noexcept {
     return static_cast<std::uint32_t>(stamp_word(at_).load(std::memory_order_acquire)) == stamp_;
   }
-  // REQUIRES ready(). A copy, so that what was checked is what is used.
+  // REQUIRES ready(). Returns a copy, so that the checked values are the values used.
   [[nodiscard]] cell_header header() const noexcept {
     std::array<std::uint64_t, 2> words{stamp_word(at_).load(std::memory_order_relaxed), 0};
     std::memcpy(&words[1], at_ + 8, 8);
@@ -188,12 +191,12 @@ class ring_reader {
   [[nodiscard]] const std::byte* payload() const noexcept { return at_ + sizeof(cell_header); }
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
   [[nodiscard]] std::uint64_t most_payload() const noexcept { return most_payload_; }
-  // Steps over a message; tells the producer every quarter of the ring.
+  // Consumes a message; publishes the progress to the producer every quarter of the ring.
   void take(std::uint64_t cells) noexcept {
     step(cells);
     if (position_ - told_ > mask_ / 4) tell();
   }
-  // Steps over a message whose bytes are still to be looked at: the producer is not told.
+  // Steps over a message that is still to be read: the progress is not published.
   void step(std::uint64_t cells) noexcept {
     position_ += cells;
     at_ += cells * cell_bytes;
@@ -202,7 +205,8 @@ class ring_reader {
     at_ -= end_ - cells_;
     stamp_ += 2;
   }
-  // Back to before a message that was stepped over. REQUIRES that the producer was not told.
+  // Steps back before a message that was stepped over. REQUIRES that the progress was not
+  // published.
   void step_back(std::uint64_t cells) noexcept {
     CORDMA_ASSERT_OP(position_ - told_, >=, cells);
     position_ -= cells;

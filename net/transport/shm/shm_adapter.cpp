@@ -11,13 +11,13 @@ namespace cordma::transport::shm {
 namespace {
 
 constexpr std::size_t hot_pairs = 8;      // polled every time
-constexpr std::size_t cold_per_poll = 8;  // of the others, in turn
-// Looking at sockets is a system call: once in so many polls, and in so many while an answer is
-// due.
+constexpr std::size_t cold_per_poll = 8;  // of the other pairs, in rotation
+// Polling sockets is a system call: made once in this number of polls, and more often while a
+// packet is expected.
 constexpr unsigned polls_per_look = 4096;
 constexpr unsigned polls_per_eager_look = 4;
-constexpr std::uint64_t cells_of_the_wakeful = 16;  // taken between two arms
-constexpr unsigned polls_of_the_wakeful = 64;       // until that is looked at
+constexpr std::uint64_t cells_of_the_wakeful = 16;  // cells taken between two arms
+constexpr unsigned polls_of_the_wakeful = 64;       // polls until these cells are counted
 
 }  // namespace
 
@@ -69,8 +69,8 @@ shm_adapter::~shm_adapter() {
   CORDMA_ASSERT(called_.empty() && !has_reports());
 }
 
-// Takes whole messages from the rings; poll_slowly() does the rest. A single message goes to its taker at the end. There
-// is no call before that, so that an idle poll saves no registers.
+// Takes complete messages from the rings; poll_slowly() does the rest. A single message is passed
+// to its taker at the end. There is no call before that, so an idle poll saves no registers.
 std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
   arrived_count_ = 0;
   if (--short_polls_ == 0 || out.size() < most_arrived) [[unlikely]]
@@ -93,7 +93,7 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
   return 0;
 }
 
-// From this connection on, of which one message may be taken already.
+// Continues from this connection on; one of its messages may be taken already.
 [[gnu::noinline]] std::size_t shm_adapter::poll_on(std::span<completion> out, bool& progressed,
                                                    std::size_t i) noexcept {
   for (; i != hot_; ++i) {
@@ -108,7 +108,7 @@ std::size_t shm_adapter::poll(std::span<completion> out, bool& progressed) noexc
   return 0;
 }
 
-// Of one that is not quiet, what it has, as far as there is room.
+// Takes completions and messages of a pair that is not quiet, as far as there is free space.
 std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std::size_t have,
                                bool& progressed) noexcept {
   if (q.takes_in_place() && q.is_announced()) {
@@ -129,7 +129,7 @@ std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std
     shm_queue_pair& q = *pairs_[i];
     if (q.quiet() || (arrived_count_ != 0 && took_in_place(q))) continue;
     if (n + arrived_count_ == out.size()) {
-      // The first ones do not keep the others from their turn.
+      // Rotates, so that the first pairs do not starve the others.
       std::rotate(pairs_.begin(), pairs_.begin() + static_cast<std::ptrdiff_t>(i),
                   pairs_.begin() + static_cast<std::ptrdiff_t>(hot_));
       break;
@@ -143,19 +143,19 @@ std::size_t shm_adapter::visit(shm_queue_pair& q, std::span<completion> out, std
   return n;
 }
 
-// So many were short since the last plan.
+// Counts the short polls since the last plan.
 void shm_adapter::count_polls() noexcept {
   polls_to_look_ -= std::min(polls_to_look_, planned_polls_ - short_polls_);
   planned_polls_ = short_polls_;
 }
 
-// The next one is not.
+// Makes the next poll a full one.
 void shm_adapter::hurry() noexcept {
   count_polls();
   planned_polls_ = short_polls_ = 1;
 }
 
-// How many may be short now.
+// Plans the number of short polls from now on.
 void shm_adapter::plan_polls() noexcept {
   const bool has_more = pairs_.size() > hot_pairs || !called_.empty() || has_reports();
   planned_polls_ = has_more ? 1 : std::max(polls_to_look_, 1U);
@@ -163,7 +163,7 @@ void shm_adapter::plan_polls() noexcept {
   short_polls_ = planned_polls_;
 }
 
-// It had its turn in this poll.
+// True if the pair had its turn in this poll.
 bool shm_adapter::took_in_place(const shm_queue_pair& q) noexcept {
   return std::ranges::any_of(arrived(), [&q](const arrived_message& m) { return m.from == &q; });
 }
@@ -196,21 +196,21 @@ void shm_adapter::release_all() noexcept {
   if (last != nullptr) last->looked_at();
 }
 
-// It never had any to spare in polling mode, or slept after all.
+// False in polling mode, which needs no fences, and once they are spared already.
 bool shm_adapter::may_spare_fences() const noexcept {
   return page_->may_sleep.load(std::memory_order_relaxed) != 0 &&
          home_.mode() != wait_mode::polling && domain_->barriers() && pairs_.size() <= hot_pairs;
 }
 
-// In cells, of all rings.
+// In cells, for all rings.
 std::uint64_t shm_adapter::taken() const noexcept {
   std::uint64_t sum = 0;
   for (const shm_queue_pair* q : pairs_) sum += q->taken();
   return sum;
 }
 
-// Who has taken so much since it last wanted to sleep will hardly want to soon; then it pays for the
-// barrier, and until then its peers for none.
+// An adapter that has taken this number of cells since its last attempt to sleep will hardly sleep
+// soon. If it does, it pays for the barrier; until then its peers need none.
 void shm_adapter::spare_fences() noexcept {
   if (!may_spare_fences() || taken() - taken_before_ < cells_of_the_wakeful) return;
   for (const shm_queue_pair* q : pairs_) {
@@ -228,7 +228,7 @@ std::size_t shm_adapter::poll_shared(std::span<completion> out, bool& progressed
   return n;
 }
 
-// After a sleep all were polled; else some of those that are not hot, in turn.
+// After a sleep all pairs were polled; otherwise polls some of those that are not hot, in rotation.
 std::size_t shm_adapter::poll_others(std::span<completion> out, std::size_t have,
                                      bool& progressed) noexcept {
   if (hot_ > hot_pairs) {
@@ -238,7 +238,7 @@ std::size_t shm_adapter::poll_others(std::span<completion> out, std::size_t have
   return poll_cold(out, have, progressed);
 }
 
-// Whoever has something to do moves among the hot ones.
+// Moves a pair with work among the hot ones.
 std::size_t shm_adapter::poll_cold(std::span<completion> out, std::size_t have,
                                    bool& progressed) noexcept {
   for (std::size_t k = 0; k < cold_per_poll && have + arrived_count_ < out.size(); ++k) {
@@ -259,8 +259,8 @@ std::size_t shm_adapter::poll_cold(std::span<completion> out, std::size_t have,
 
 void shm_adapter::look(bool& progressed) noexcept {
   polls_to_look_ = polls_between_looks();
-  // arm() has just looked. Looking again would take the doorbell's edge away from the sleeper: what
-  // rang it may have come after the rings were polled.
+  // arm() has just polled the sockets. Polling again would consume the doorbell's edge, which the
+  // sleeper needs: its cause may have arrived after the rings were polled.
   if (page_->nap.load(std::memory_order_relaxed) != 0) [[unlikely]] {
     polls_to_look_ = 1;
   } else if (look_at_sockets()) {
@@ -268,7 +268,7 @@ void shm_adapter::look(bool& progressed) noexcept {
   }
 }
 
-// In virtual time no poll is for nothing.
+// In virtual time every poll counts.
 unsigned shm_adapter::polls_between_looks() const noexcept {
   if (!real_time_) return 1;
   return expecting_ > 0 ? polls_per_eager_look : polls_per_look;
@@ -281,7 +281,7 @@ void shm_adapter::expect(int more) noexcept {
   hurry();
 }
 
-// All of them in the next poll.
+// Polls all pairs next time.
 void shm_adapter::sweep() noexcept { hot_ = pairs_.size(); }
 
 bool shm_adapter::look_at_sockets() noexcept { return sockets_.look().called; }
@@ -290,7 +290,7 @@ arm_state shm_adapter::arm() noexcept {
   CORDMA_ASSERT_OP(page_->nap.load(std::memory_order_relaxed), ==, 0U);
   taken_before_ = taken();
   if (page_->may_sleep.load(std::memory_order_relaxed) == 0) {
-    // It sleeps after all, or again: from here on peers fence before they look.
+    // The adapter sleeps after all, or again: from here on peers fence before they read `nap`.
     page_->may_sleep.store(1, std::memory_order_seq_cst);
     barrier_due_ = true;
   }
@@ -304,7 +304,7 @@ arm_state shm_adapter::arm() noexcept {
   for (shm_queue_pair* q : pairs_) q->tell();
   if (++naps_ == 0) ++naps_;
   page_->nap.store(naps_, std::memory_order_relaxed);
-  // Pairs with wake_sleeper(): either we see what was published, or they see our nap.
+  // Pairs with wake_sleeper(): either we see the published message, or the peer sees our nap.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   sweep();
   for (shm_queue_pair* q : pairs_) {
@@ -332,8 +332,8 @@ void shm_adapter::attach(shm_queue_pair& q) {
   taken_before_ = taken();
   sweep();
   hurry();
-  // It may be none that barrier_joined() reaches: from here on all fence again. arm() sees to it that
-  // those that were spared know.
+  // barrier_joined() may not reach this peer: from here on all peers fence again. arm() makes sure
+  // that the peers that did not fence have seen this.
   if (home_.mode() == wait_mode::polling || page_->may_sleep.load(std::memory_order_relaxed) == 1)
     return;
   page_->may_sleep.store(1, std::memory_order_seq_cst);

@@ -15,7 +15,7 @@ namespace cordma::transport::shm {
 
 class shm_listener;
 
-// A client that said hello and has not been answered.
+// A client that has sent hello and has no answer yet.
 struct connect_request {
   socket_fd socket;
   std::array<unique_fd, most_packet_fds> fds;
@@ -55,13 +55,13 @@ class shm_adapter final : public reporting_adapter {
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] int doorbell_fd() const noexcept { return doorbell_.get(); }
   [[nodiscard]] int page_fd() const noexcept { return page_fd_.get(); }
-  // Besides them, it has the doorbell.
+  // Besides the sockets, it contains the doorbell.
   [[nodiscard]] socket_set& sockets() noexcept { return sockets_; }
   void attach(shm_queue_pair& q);
   void detach(shm_queue_pair& q) noexcept;
-  // Sockets are looked at often while somebody waits for one.
+  // Changes the number of expected packets; sockets are polled often while it is not 0.
   void expect(int more) noexcept;
-  // Polled before all others: a shared receive is there for it.
+  // Polls `t` before all others: a shared receive is available for it.
   void call(turn& t) noexcept {
     called_.push_back(t);
     hurry();
@@ -69,7 +69,7 @@ class shm_adapter final : public reporting_adapter {
   void on_reports() noexcept override { hurry(); }
   // Throws std::bad_alloc.
   connect_request& add_request(std::unique_ptr<connect_request> r);
-  // Throws std::bad_alloc. `socket` is taken where the connection comes up.
+  // Throws std::bad_alloc. Takes `socket` if the connection is established.
   result<std::unique_ptr<queue_pair>> accept_from(socket_fd& socket, const introduction& hello,
                                                   std::span<unique_fd> fds,
                                                   const peer_identity& who, const std::string& path,
@@ -93,24 +93,25 @@ class shm_adapter final : public reporting_adapter {
   [[nodiscard]] bool took_in_place(const shm_queue_pair& q) noexcept;
   void release_one() noexcept;
   void release_all() noexcept;
-  // These add to the `have` completions that are in `out`, and return how many they are then.
+  // These add to the `have` completions in `out`, and return the new number.
   std::size_t visit(shm_queue_pair& q, std::span<completion> out, std::size_t have,
                     bool& progressed) noexcept;
   std::size_t poll_others(std::span<completion> out, std::size_t have, bool& progressed) noexcept;
   std::size_t poll_cold(std::span<completion> out, std::size_t have, bool& progressed) noexcept;
   std::size_t poll_shared(std::span<completion> out, bool& progressed) noexcept;
-  // bad_state: it was answered before, or its client has gone.
+  // bad_state: it is answered already, or its client has disconnected.
   [[nodiscard]] result<std::unique_ptr<connect_request>> take_request(std::uint64_t id);
 
-  std::vector<shm_queue_pair*> pairs_;  // the first hot_pairs at least are polled every time
+  std::vector<shm_queue_pair*> pairs_;  // at least the first hot_pairs are polled every time
   std::size_t cold_at_ = 0;
   std::size_t victim_ = 0;
-  std::size_t hot_ = 0;  // so many of them are polled next; all, where that is not known of any
-  unsigned short_polls_ = 1;  // the poll after so many is not short
+  // Number of pairs to poll next; all of them if it is not known which have work.
+  std::size_t hot_ = 0;
+  unsigned short_polls_ = 1;  // number of the next polls up to the first that is not short
   unsigned planned_polls_ = 1;
-  unsigned polls_to_look_ = 1;      // as of the plan
-  std::uint64_t taken_before_ = 0;  // the last arm
-  bool barrier_due_ = false;        // peers that did not fence have to have seen `may_sleep`
+  unsigned polls_to_look_ = 1;      // as of the last plan
+  std::uint64_t taken_before_ = 0;  // at the last arm()
+  bool barrier_due_ = false;        // peers that did not fence must have seen `may_sleep` first
   int expecting_ = 0;
   bool real_time_ = true;
   adapter_page* page_;
@@ -127,11 +128,13 @@ class shm_adapter final : public reporting_adapter {
   std::map<std::uint64_t, std::unique_ptr<connect_request>> handed_;
 };
 
-// Tells a client that there is no memory for its connection, and hangs up.
+// Sends a client a refusal for lack of memory, and hangs up.
 void refuse_for_memory(socket_fd& socket) noexcept;
-// Whether a first packet is a hello that can be answered; otherwise `answer` says why not.
+// True if a first packet is a hello that can be answered; otherwise `answer` is the refusal with
+// the reason.
 [[nodiscard]] bool check_hello(received_packet& p, introduction& hello, refusal& answer) noexcept;
-// What the peer said about itself, with descriptors mapped; why not, where something is wrong.
+// Reads the terms of the peer and maps its descriptors; fails with the reason if something is
+// wrong.
 [[nodiscard]] result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
                                             const peer_identity& who);
 

@@ -1,4 +1,4 @@
-// Listening, connecting, accepting and rejecting: the adapter's half of connection management.
+// The adapter's part of connection management: listening, connecting, accepting and rejecting.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -89,7 +89,7 @@ result<peer_terms> read_terms(const introduction& i, std::span<unique_fd> fds,
   t.page = std::move(*page);
   t.epochs = std::move(*epochs);
   t.who = who;
-  // A hostile number must not overflow when it is multiplied by the retries.
+  // A hostile value must not overflow in the multiplication by the retries.
   t.rnr_timer_ns = std::min<std::uint64_t>(i.rnr_timer_ns, std::uint64_t{1} << 55);
   t.probe_address = i.probe_address;
   t.probe_value = i.probe_value;
@@ -120,7 +120,7 @@ result<std::unique_ptr<queue_pair>> shm_adapter::connect(const address& to,
                                                          std::span<const std::byte> private_data) {
   const result<queue_pair_options> granted = admit(options);
   if (!granted) return granted.why();
-  // First whether there is anybody at all: a name may take long to look up.
+  // First checks that there is a listener at all: a name look-up may take long.
   const result<void> found = find_port(domain_->place(), to.port);
   if (!found) return found.why();
   result<named_host> on = look_up(to.host);

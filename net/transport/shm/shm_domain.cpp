@@ -13,7 +13,7 @@
 namespace cordma::transport::shm {
 namespace {
 
-// A peer that was stopped in the middle of an access is not waited for any longer than this.
+// Longest wait for a peer that was stopped in the middle of an access.
 constexpr duration longest_access = std::chrono::seconds(1);
 constexpr unsigned tries_between_looks = 256;
 
@@ -38,7 +38,7 @@ capabilities describe() {
   c.event_driven = true;
   c.needs_target_progress = true;  // for the first access with a key, and for private memory
   c.remote_access_is_copy = true;
-  c.whole_words = true;  // of the library's memory: other memory the kernel copies
+  c.whole_words = true;  // in memory of the library; the kernel copies other memory
   c.ordered_path = true;
   c.atomic_with_cpu = true;
   c.own_ports = true;
@@ -77,7 +77,7 @@ result<memory_keys> shm_domain::register_memory(const memory_range& range) {
   if (!taken) return taken.why();
   memory_range kept = range;
   if (range.shared_fd >= 0 && range.length != 0) {
-    // Peers map it: its pages must be there, and must stay.
+    // Peers map it: its pages must exist and stay.
     const int failed = reserve_file(range.shared_fd, range.length);
     if (failed == ENOSPC || failed == ENOMEM) {
       return failure(errc::no_memory, "no memory for " + std::to_string(range.length) +
@@ -100,7 +100,8 @@ result<memory_keys> shm_domain::register_memory(const memory_range& range) {
 void shm_domain::deregister_memory(std::uint32_t lkey) noexcept {
   CORDMA_REQUIRE_OP(lkey, !=, 0U);
   CORDMA_REQUIRE_OP(lkey, <, epoch_count);
-  // Whoever looks from here on sees that it is over; whoever looked before is waited for.
+  // Accesses that start from here on see that the registration has ended; earlier ones are waited
+  // for.
   const std::uint32_t before = epochs_[lkey].fetch_add(1, std::memory_order_seq_cst);
   CORDMA_REQUIRE_OP(before % 2, ==, 1U);
   wait_for_accessors();
@@ -119,7 +120,7 @@ void shm_domain::wait_for_accessors() noexcept {
 }
 
 void shm_domain::wait_for(std::span<const accessor> accessors) const noexcept {
-  // Pairs with the compiler barrier in step_in(): they set `accessing`, then look whether they may.
+  // Pairs with the compiler barrier in step_in(): peers set `accessing`, then check their right.
   if (barriers_) static_cast<void>(barrier_joined());
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const time_point until = real_clock().now() + longest_access;
@@ -156,7 +157,7 @@ result<std::unique_ptr<adapter>> shm_domain::open(reactor& home) {
 namespace cordma::transport {
 namespace {
 
-// A sandbox: no setting's fault, and other transports do without.
+// In a sandbox: no setting causes this, and other transports work without it.
 failure not_here(const failure& why) {
   if (why.code() == errc::no_memory) return why;
   return failure{errc::not_supported, why.message()}.with_errno(why.os_errno());

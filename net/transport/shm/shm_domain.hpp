@@ -1,4 +1,4 @@
-// Registered memory of one process, and what lets its peers see that a registration has ended.
+// Registered memory of one process, and the epochs that show its peers the end of a registration.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ inline constexpr std::size_t epoch_count =
 inline constexpr std::size_t epochs_bytes =
     (epoch_count * sizeof(std::uint32_t) + page_bytes - 1) / page_bytes * page_bytes;
 
-// Where one connection says that its peer is inside our memory.
+// Counter in which one connection shows that its peer is accessing our memory.
 struct accessor {
   const std::atomic<std::uint32_t>* accessing;
   int socket;
@@ -43,11 +43,11 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   [[nodiscard]] const meeting_place& place() const noexcept { return place_; }
   [[nodiscard]] region_table& regions() noexcept { return regions_; }
   [[nodiscard]] int epochs_fd() const noexcept { return epochs_fd_.get(); }
-  // Odd: registered. REQUIRES a key that register_memory() gave.
+  // Odd: registered. REQUIRES a key that register_memory() returned.
   [[nodiscard]] std::uint32_t epoch(std::uint32_t lkey) const noexcept {
     return epochs_[lkey].load(std::memory_order_acquire);
   }
-  // Whether barrier_joined() orders this process's accesses.
+  // True if barrier_joined() orders this process's accesses.
   [[nodiscard]] bool barriers() const noexcept { return barriers_; }
   // Unique among the adapters of this domain.
   [[nodiscard]] std::uint64_t next_request() noexcept {
@@ -56,10 +56,11 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
 
   void add(const accessor& a);
   void remove(const std::atomic<std::uint32_t>* accessing) noexcept;
-  // Until each of them that had looked whether it may is out again, or is gone.
+  // Waits until every accessor that has already passed its check leaves the memory or hangs up, at
+  // most one second.
   void wait_for(std::span<const accessor> accessors) const noexcept;
 
-  // Where the local segments are allowed to be read from or, if `written`, written to.
+  // True if the local segments may be read from or, if `written`, written to.
   [[nodiscard, gnu::always_inline]] bool permits(const segment* segments, std::size_t count,
                                                  bool written) const noexcept {
     return count == 1 ? permits(segments[0], written) : permits_all(segments, count, written);
@@ -70,7 +71,8 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
     if (s.length == 0) return true;
     const memory_range* const r = regions_.local(s.lkey);
     if (r == nullptr) return false;
-    const auto offset = static_cast<std::size_t>(s.addr - r->addr);  // huge where it lies before
+    // Huge if it is before the region.
+    const auto offset = static_cast<std::size_t>(s.addr - r->addr);
     return offset <= r->length && s.length <= r->length - offset &&
            (!written || has(r->rights, access::local_write));
   }
@@ -93,14 +95,15 @@ class shm_domain final : public domain, public std::enable_shared_from_this<shm_
   process_mark made_in_;
 };
 
-// Says that this side is inside memory of its peer. Bound to one thread.
+// Marks that this side is accessing memory of its peer. Bound to one thread.
 class access_mark {
  public:
   explicit access_mark(const shm_domain& of) noexcept : fences_(!of.barriers()) {}
-  // `accessing`: where the owner of the memory looks.
+  // `accessing`: the counter that the owner of the memory reads.
   void enter(std::atomic<std::uint32_t>& accessing) noexcept {
     accessing.store(++count_, std::memory_order_relaxed);
-    // The owner invalidates the epoch, or withdraws, runs a barrier on our processor, then looks at `accessing`.
+    // The owner invalidates the epoch, or withdraws, runs a barrier on our processor, then reads
+    // `accessing`.
     if (fences_) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
     } else {

@@ -39,7 +39,7 @@ shm_listener::shm_listener(shm_adapter& home, bound_name name, address where,
 
 std::vector<address> shm_listener::bound_all() const {
   if (served_.empty()) return {where_};
-  // The one that an address was asked for with holds for all that have it.
+  // The scope in the requested address applies to all link-local addresses.
   const std::size_t scope = where_.host.find('%');
   std::vector<address> all;
   for (const ip_address& a : served_) {
@@ -62,8 +62,8 @@ result<void> shm_listener::begin() noexcept {
 }
 
 shm_listener::~shm_listener() {
-  // Who came and was not looked at yet is told no, instead of finding its socket closed. In a child of fork() they are
-  // the parent's.
+  // Clients that connected and were not handled yet receive a rejection, instead of finding their
+  // socket closed. In a child of fork() they belong to the parent.
   for (const watched_socket* const listening : {&socket_, &second_.socket()}) {
     for (int i = 0; i < most_accepts_per_look && *listening && !listening->inherited(); ++i) {
       socket_fd socket = accept_one(listening->get());
@@ -115,7 +115,7 @@ void shm_listener::greet(socket_fd& socket) {
   greetings_.push_back(std::move(g));
 }
 
-// No descriptor is left: the client is told instead of hanging in the backlog.
+// No descriptor is left: refuses the client instead of leaving it in the backlog.
 bool shm_listener::turn_away(int listening) noexcept {
   spare_.reset();
   socket_fd socket = accept_one(listening);
@@ -130,7 +130,7 @@ bool shm_listener::turn_away(int listening) noexcept {
 }
 
 void shm_listener::rest() noexcept {
-  static_cast<void>(socket_.watch(0));  // watched already, as below
+  static_cast<void>(socket_.watch(0));  // watched already, like the next one
   if (second_.socket()) static_cast<void>(second_.socket().watch(0));
   home_.home().add(rest_timer_, home_.home().now() + pause_at_limit);
 }
@@ -165,8 +165,8 @@ bool shm_listener::serves(const introduction& hello) const noexcept {
   CORDMA_REQUIRE_OP(hello.wanted_count, <=, hello.wanted.size());
   const std::span<const ip_address> wanted(hello.wanted.data(), hello.wanted_count);
   const network_namespace theirs{hello.namespace_device, hello.namespace_inode};
-  // Processes of several network namespaces that share a folder on purpose reach each other as "this host"; the other
-  // addresses of one namespace are none of another's.
+  // Processes of several network namespaces that share a folder on purpose reach each other as
+  // "this host"; other addresses of one namespace do not belong to another.
   const bool known = theirs != network_namespace{} && namespace_ != network_namespace{};
   if (known && theirs != namespace_) {
     const bool shares = !home_.of().options().directory.get().empty();
@@ -184,20 +184,20 @@ void shm_listener::look_at_name_later() noexcept {
   home_.home().add(name_timer_, home_.home().now() + between_looks_at_name);
 }
 
-// What removes old files from /tmp may have removed ours.
+// A cleaner of old files in /tmp may have removed ours.
 void shm_listener::look_at_name() noexcept {
   look_at_name_later();
   if (name_.is_whole()) return;
   try {
     result<socket_fd> replaced = name_.restore();
     if (!replaced || !*replaced) return;
-    // Nobody else can call the old socket any more.
+    // No client can connect to the old socket any more.
     while (take_some(socket_.get())) {}
     socket_.close();
     socket_.own(std::move(*replaced));
-    static_cast<void>(socket_.watch(EPOLLIN));  // else the second name serves alone
+    static_cast<void>(socket_.watch(EPOLLIN));  // if this fails, the second name serves alone
   } catch (const std::bad_alloc&) {
-    // At the next look there may be memory.
+    // The next look may find memory.
   }
 }
 

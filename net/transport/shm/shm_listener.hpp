@@ -1,4 +1,4 @@
-// A port others connect to, and the clients that have not said hello yet.
+// A port that accepts connections, and the clients that have not sent hello yet.
 #pragma once
 
 #include <cordma/net/transport/shm/names.hpp>
@@ -43,25 +43,26 @@ class shm_listener final : public listener, public socket_handler {
     watched_socket socket_;
     peer_identity who_;
   };
-  // Throw std::bad_alloc; the client is the caller's then.
+  // These throw std::bad_alloc; the client still belongs to the caller then.
   void greet(socket_fd& socket);
   void take_hello(greeting& g, received_packet& p);
   void on_hello(greeting& g) noexcept;
   void drop(greeting& g) noexcept;
-  // False: nobody could be told, for want of the spare descriptor.
+  // False: no client was refused, for lack of the spare descriptor.
   [[nodiscard]] bool turn_away(int listening) noexcept;
-  // Who waits stays in the backlog for a moment: the sockets would be ready all the time.
+  // Pauses accepting. Waiting clients stay in the backlog for a moment, because the sockets would
+  // be ready all the time.
   void rest() noexcept;
   void go_on() noexcept;
   // True: there may be more.
   bool take_some(int listening) noexcept;
-  // The listening side decides, and not a file that may have been removed.
+  // The listening side decides this, not a file, which may have been removed.
   [[nodiscard]] bool serves(const introduction& hello) const noexcept;
   void look_at_name() noexcept;
   void look_at_name_later() noexcept;
 
   shm_adapter& home_;
-  // Reached by the name that is no file: its files may be gone.
+  // Listens at the name that is no file; a client uses it if the files are missing.
   class second_door final : public socket_handler {
    public:
     explicit second_door(shm_listener& l) : owner_(l), socket_(l.home_.sockets(), *this) {}
@@ -82,8 +83,9 @@ class shm_listener final : public listener, public socket_handler {
   timer_of<&shm_listener::go_on> rest_timer_{*this};
   network_namespace namespace_;
   address where_;
-  std::vector<ip_address> served_;  // none: every address
-  unique_fd spare_;                 // given up for a moment to tell a client that none is left
+  std::vector<ip_address> served_;  // empty: every address
+  // Closed for a moment to accept a client and refuse it if no descriptor is left.
+  unique_fd spare_;
   std::vector<std::unique_ptr<greeting>> greetings_;
 };
 

@@ -19,12 +19,13 @@ shm_queue_pair::shm_queue_pair(shm_adapter& home, const queue_pair_options& opti
       socket_(home.sockets(), *this),
       handshake_(*this, std::move(path)) {
   home_.attach(*this);
-  share_.enter();  // what leaves again is only what was made whole
+  share_.enter();  // last: only a completely constructed pair leaves the queue again
 }
 
 shm_queue_pair::~shm_queue_pair() {
   if (home_.home().inherited()) {
-    // In a child of fork(): the rings and their counters are the parent's, and the domain's lock may be held for ever.
+    // In a child of fork(): the rings and their counters belong to the parent, and the domain's
+    // lock may be held forever.
     if (state_ < state::error) state_.become(state::error);
     socket_.close();
   }
@@ -63,7 +64,7 @@ result<void> shm_queue_pair::adopt_socket(socket_fd& socket) noexcept {
   return watched;
 }
 
-// Whether the kernel lets us read the peer's memory, and it is the peer's.
+// True if the kernel lets us read the peer's memory, and it is the peer's.
 bool shm_queue_pair::probe() const noexcept {
   if (peer_.who.pid == 0) return false;
   std::uint64_t seen = 0;
@@ -104,7 +105,7 @@ void shm_queue_pair::event_taken(cm_event::type what) noexcept {
   }
 }
 
-// Recomputes what the fast paths look at.
+// Recomputes the flags of the fast paths.
 void shm_queue_pair::settle() noexcept {
   const bool open = state_ == state::open;
   const bool sending = !sends_.empty() || (open && ending_.is_closing());
@@ -169,8 +170,8 @@ void shm_queue_pair::disconnect() noexcept {
   watch_peer();
 }
 
-// As long as the peer owes something it is watched. Nothing is owed for what is complete when it is posted, so that the
-// fast paths know nothing of this.
+// Watches the peer while it owes something. A request that completes in its post call owes nothing,
+// so the fast paths do not use the watch.
 void shm_queue_pair::watch_peer() noexcept {
   if (!is_up() || ending_.has_lost_peer() || watch_.runs()) return;
   watch_.start(home_.home(), options_.peer_timeout / 2, signs_of_life());
@@ -188,17 +189,19 @@ void shm_queue_pair::on_watch() noexcept {
   const unsigned silent = watch_.end_period(signs_of_life());
   if (silent > 1) {
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(options_.peer_timeout);
-    const std::string text = std::to_string(ms.count());  // short: allocates nothing
+    const std::string text = std::to_string(ms.count());  // short: the string does not allocate
     fail(failure::of(errc::connection_reset, {peer_text(), " has not answered for ", text,
                                               " ms (peer_timeout) and is taken for dead"}));
     return;
   }
-  // It may sleep, with a message in its ring that has no receive. Woken, it looks, and that shows.
+  // The peer may sleep with a message in its ring that has no receive. The doorbell wakes it, and
+  // its look shows here.
   if (silent != 0) ring_doorbell();
   watch_.go_on(home_.home(), options_.peer_timeout / 2);
 }
 
-// What was posted before is carried out; then the last message goes out, and is taken.
+// Waits until the requests posted before are carried out, then sends the last message and waits
+// until it is taken.
 void shm_queue_pair::advance_close() noexcept {
   CORDMA_ASSERT(ending_.is_closing());
   if (!ending_.said_bye()) {
@@ -219,7 +222,7 @@ void shm_queue_pair::abort() noexcept {
   fail(failure(errc::connection_reset, "aborted by this side"));
 }
 
-// The program gets its memory back: from here on the peer copies nothing out of it, or into it.
+// The program may reuse its memory: from here on the peer copies nothing from it or into it.
 void shm_queue_pair::withdraw() noexcept {
   if (ending_.said_bye()) return;
   out_control().ended.store(end_of_stream::withdrawn, std::memory_order_seq_cst);
@@ -294,7 +297,7 @@ void shm_queue_pair::fail_connecting(failure why, std::vector<std::byte> data) n
                std::move(data));
 }
 
-// The socket has ended. What lies in the ring is delivered first, see finish_dying().
+// The socket has ended. Messages in the ring are delivered first, see finish_dying().
 void shm_queue_pair::lose_peer(failure why) noexcept {
   if (!is_up()) return fail_connecting(std::move(why));
   if (ending_.has_lost_peer()) return;
@@ -303,7 +306,7 @@ void shm_queue_pair::lose_peer(failure why) noexcept {
   socket_.unwatch();
 }
 
-// Nothing more of it can be delivered.
+// Nothing more of the peer can be delivered.
 void shm_queue_pair::lose_peer_now(failure why) noexcept {
   lose_peer(std::move(why));
   finish_dying();
@@ -315,7 +318,7 @@ void shm_queue_pair::finish_dying() noexcept {
     fail(failure(errc::not_connected, "closed by this side"));
     return;
   }
-  // A peer that closed gracefully and went: its messages wait for receives, as long as nobody
+  // The peer closed gracefully and disconnected: its messages wait for receives, unless this side
   // waits for the peer itself.
   const bool graceful =
       in_control().ended.load(std::memory_order_acquire) == end_of_stream::graceful;
@@ -328,7 +331,7 @@ void shm_queue_pair::finish_dying() noexcept {
                 : ending_.cause());
 }
 
-// Over: one completion for everything that was accepted.
+// Over: returns one completion for each accepted request.
 std::size_t shm_queue_pair::hand_out_flushed(std::span<completion> out) noexcept {
   CORDMA_ASSERT_OP(sends_.size(), <=, options_.send_depth);
   std::size_t n = 0;

@@ -1,9 +1,9 @@
 // One connection over shared memory. Bound to its adapter's thread.
-//   handshake.hpp               how it comes up
-//   shm_queue_pair.cpp          life: failing, closing, who watches whom
+//   handshake.hpp               how it is established
+//   shm_queue_pair.cpp          life cycle: failing, closing, watching the peer
 //   shm_queue_pair_control.cpp  packets over the socket
 //   shm_queue_pair_send.cpp     posting, eager and fetched messages, retiring
-//   shm_queue_pair_receive.cpp  taking messages out of the ring
+//   shm_queue_pair_receive.cpp  taking messages from the ring
 //   shm_queue_pair_remote.cpp   reads, writes and atomics
 #pragma once
 
@@ -24,18 +24,19 @@
 
 namespace cordma::transport::shm {
 
-// Between two pieces the right is checked again, so that deregistering waits for one piece only.
+// The right is checked again between two pieces, so that deregistering waits for one piece only.
 inline constexpr std::uint64_t access_piece = 1U << 20;  // bytes
 
 enum class pair_state : std::uint8_t {
   unconnected,
   connecting,
-  up,     // the program has not heard of it
-  open,   // and now it has
-  error,  // the program has not heard the cause
-  over,   // and now it has: what was posted is flushed
+  up,     // the program has not received `established` yet
+  open,   // the program has received `established`
+  error,  // the program has not received the cause yet
+  over,   // the program has received the cause; outstanding requests are flushed
 };
-// Whether the right one may follow the left one. A call that reached nobody leaves its queue pair as it was.
+// True if the right state may follow the left one. A connect() that finds no listener leaves its
+// queue pair unconnected.
 [[nodiscard]] constexpr bool operator>>(pair_state from, pair_state to) noexcept {
   using enum pair_state;
   switch (to) {
@@ -75,35 +76,36 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void on_ready(std::uint32_t events) noexcept override;
   void turn_came() noexcept override;
   [[nodiscard]] handshake& coming_up() noexcept { return handshake_; }
-  // REQUIRES that it has none. Where it cannot be watched it is the caller's still.
+  // REQUIRES that it has none. If the socket cannot be watched, it still belongs to the caller.
   [[nodiscard]] result<void> adopt_socket(socket_fd& socket) noexcept;
 
-  // Hands out completions; sets `progressed` where anything else moved.
+  // Returns completions; sets `progressed` if anything else changed.
   std::size_t poll(std::span<completion> out, bool& progressed) noexcept;
-  // Nothing at all to do: one load of a cell, and of what this thread wrote.
+  // True if there is nothing to do: one load of a cell, and of a flag that this thread wrote.
   [[nodiscard]] bool quiet() const noexcept { return plain_ && !reader_.ready(); }
   [[nodiscard]] bool is_plain() const noexcept { return plain_; }
-  // Whether whole messages are handed out where they lie.
+  // True if complete messages are passed to the taker without a copy.
   [[nodiscard]] bool takes_in_place() const noexcept {
     return in_place() != nullptr && !by_receive_;
   }
-  // Cells taken, ever.
+  // Total cells consumed.
   [[nodiscard]] std::uint64_t taken() const noexcept { return reader_.position(); }
   [[nodiscard]] bool is_announced() const noexcept { return state_ == state::open; }
-  // Adds messages that lie in the ring whole to the `have` that are in `out`; how many they are then. From one on that
-  // does not, all come by receives.
+  // Appends complete messages in the ring to the `have` messages in `out`; returns the new number.
+  // From the first message on that is not complete, all messages need receives.
   std::size_t take_in_place(std::span<arrived_message> out, std::size_t have) noexcept;
-  // One of them.
+  // Takes one such message.
   [[nodiscard]] bool takes_one(arrived_message& m) noexcept;
   [[nodiscard]] bool is_ready() const noexcept { return reader_.ready(); }
-  // Such a message is to come by a receive, and all behind it.
+  // Routes this message, and all later ones, through a posted receive.
   void put_back(const arrived_message& m) noexcept;
   [[nodiscard]] bool is_whole(cell_header h) const noexcept;
   [[nodiscard]] bool has_whole() const noexcept;
-  // The next message is not to be taken in place: whether it needs a receive, and the layer above is to know.
+  // The next message cannot be taken without a receive: returns true if the layer above must be
+  // notified that it needs one.
   [[nodiscard]] bool needs_receive(cell_header h, arrived_message& m) noexcept;
   void lend(cell_header h, arrived_message& m) noexcept;
-  // All that was handed out was looked at, or put back.
+  // Called when all messages passed to the caller were read, or put back.
   void looked_at() noexcept {
     lent_ = false;
     if (state_ != state::open) return;
@@ -111,11 +113,12 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
     if (peer_page_->may_sleep.load(std::memory_order_relaxed) != 0) [[unlikely]]
       wake_waiter();
   }
-  // A barrier_joined() of this side does for a fence of the peer's.
+  // True if a barrier_joined() of this side replaces a fence of the peer.
   [[nodiscard]] bool peer_takes_barriers() const noexcept {
     return is_up() && !peer_.fences_itself;
   }
-  // Before sleeping: gives back ring space, and says whether poll() would find something.
+  // Before sleeping: publishes the free ring space. has_work() is true if poll() would find
+  // something.
   void tell() noexcept;
   [[nodiscard]] bool has_work() noexcept;
   void event_taken(cm_event::type what) noexcept;
@@ -129,15 +132,16 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool is_up() const noexcept { return state_ == state::up || state_ == state::open; }
 
   // shm_queue_pair.cpp
-  // Either side: the connection is up, the event is queued. `data` came with an accept. REQUIRES its memory.
-  // Throws std::bad_alloc, and nothing has changed then.
+  // Either side: the connection is established, the event is queued. `data` was received with an
+  // accept. REQUIRES its memory.
+  // Throws std::bad_alloc; nothing has changed then.
   void establish(peer_terms terms, std::vector<std::byte> data);
-  // Whatever it was in.
+  // In any state.
   void fail(failure why, wc_status status = wc_status::wr_flush_err) noexcept;
   void fail_and_tell(failure why, wc_status status, std::uint64_t position,
                      wc_status mine = wc_status::wr_flush_err) noexcept;
   void fail_connecting(failure why, std::vector<std::byte> data = {}) noexcept;
-  // There was no memory to go on.
+  // Fails because memory is exhausted.
   void starve() noexcept;
   void malformed(const char* what) noexcept;
   void lose_peer(failure why) noexcept;
@@ -157,7 +161,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] ring_control& in_control() const noexcept { return *memory_.ring[1]; }
 
   // shm_queue_pair_control.cpp
-  // Throw std::bad_alloc.
+  // These throw std::bad_alloc.
   void take_packets();
   void on_packet(received_packet& p);
   void on_accept(received_packet& p);
@@ -167,7 +171,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   void on_fault(const fault_packet& f);
   [[nodiscard]] bool offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept;
   void flush_answers() noexcept;
-  // As send_packet(), once the accept is out.
+  // Like send_packet(), but only after the accept was sent.
   template <class Packet>
   [[nodiscard]] transfer say(const Packet& p, std::span<const int> fds = {}) noexcept {
     return handshake_.has_answered() ? send_packet(socket_.get(), p, fds) : transfer::again;
@@ -186,7 +190,7 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool execute_fetch(send_entry& e, bool& impossible) noexcept;
   void write_eager(const send_request& r, std::uint64_t total) noexcept;
   std::size_t retire(std::span<completion> out) noexcept;
-  // Whether the peer has got so far.
+  // True if the peer's progress has completed the entry.
   [[nodiscard]] bool is_done(const send_entry& e, std::uint64_t fetched) noexcept;
   void finish_taken() noexcept;
   void fail_entry(send_entry& e, wc_status status, const char* why) noexcept;
@@ -226,7 +230,8 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool finish_access(send_entry& e) noexcept;
   void ask(std::uint64_t rkey) noexcept;
   void serve(const cell_header& h) noexcept;
-  // False: the peer has deregistered it, or has failed. Either way step_out() follows.
+  // False: the peer has deregistered the region, or has failed. step_out() must follow in either
+  // case.
   [[nodiscard]] bool step_in(const remote_region& region) noexcept;
   [[nodiscard]] bool peer_withdrew() const noexcept;
   void step_out() noexcept;
@@ -245,12 +250,12 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   [[nodiscard]] bool fetch_piece(std::uint64_t bytes) noexcept;
   [[nodiscard]] bool read_from_peer(std::uint64_t from, std::uint64_t bytes,
                                     segment_cursor& to) noexcept;
-  // The first receive ends with this message.
+  // Completes the first receive with this message.
   void complete(const cell_header& h, std::uint64_t bytes, completion& out) noexcept;
   [[nodiscard]] bool borrow() noexcept;
-  // completion::from
+  // Value for completion::from.
   [[nodiscard]] queue_pair* taker() noexcept { return share_ ? this : nullptr; }
-  // In error: it has yet to say that it took its last receive.
+  // True in error, while `last_receive` is still to be reported.
   [[nodiscard]] bool owes_last() const noexcept {
     return peer_page_ != nullptr && share_.owes_last();
   }
@@ -262,10 +267,10 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
 
   // Hot.
   ring_reader reader_;
-  bool plain_ = false;       // open, nothing of our own outstanding: see settle()
+  bool plain_ = false;       // open, with no outstanding work of this side: see settle()
   bool open_ = false;        // open, not closing: sends may bypass the queue
-  bool lent_ = false;        // messages that were handed out in place are still looked at
-  bool by_receive_ = false;  // a message waits for a receive, in_place or not, or has taken one
+  bool lent_ = false;        // messages passed to the taker are still in use
+  bool by_receive_ = false;  // a message waits for a receive or has one, with or without a taker
   checked_state<pair_state> state_{pair_state::unconnected};
   access_mark accesses_;
   adapter_page* peer_page_ = nullptr;
@@ -290,13 +295,13 @@ class shm_queue_pair final : public queue_pair, public socket_handler, public re
   arriving_message arriving_;
   region_talk talk_;
   owner_service service_;
-  // Whatever the peer does shows: it takes messages, copies, serves, looks for a receive, sends messages, reads or writes
-  // our memory, or answers a question for a region.
+  // Every activity of the peer counts: it takes messages, copies, serves, looks for a receive,
+  // sends messages, reads or writes our memory, or answers a region request.
   peer_watch<&shm_queue_pair::on_watch> watch_{*this};
   ending ending_;
 };
 
-// REQUIRES is_plain() and is_ready(). False: none can be taken so.
+// REQUIRES is_plain() and is_ready(). False: the next message cannot be taken this way.
 [[gnu::always_inline]] inline bool shm_queue_pair::takes_one(arrived_message& m) noexcept {
   if (!takes_in_place()) return false;
   const cell_header h = reader_.header();
@@ -312,12 +317,12 @@ inline void shm_queue_pair::lend(cell_header h, arrived_message& m) noexcept {
   lent_ = true;
 }
 
-// One of those is next.
+// True if the next message is such a message.
 inline bool shm_queue_pair::has_whole() const noexcept {
   return takes_in_place() && reader_.ready() && is_whole(reader_.header());
 }
 
-// Takes no receive where messages are taken in place.
+// True for a message that consumes no receive if a taker is set.
 inline bool shm_queue_pair::is_whole(cell_header h) const noexcept {
   return h.what == message::send && h.flags == 0 && h.length <= reader_.most_payload();
 }
@@ -327,7 +332,7 @@ inline bool shm_queue_pair::is_whole(cell_header h) const noexcept {
   return region.valid() && !peer_withdrew();
 }
 
-// It has failed, and its program has its memory back.
+// True if the peer has failed and its program may reuse its memory.
 inline bool shm_queue_pair::peer_withdrew() const noexcept {
   return in_control().ended.load(std::memory_order_acquire) == end_of_stream::withdrawn;
 }

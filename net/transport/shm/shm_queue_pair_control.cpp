@@ -109,7 +109,7 @@ void shm_queue_pair::on_refusal(packet type, received_packet& p) {
   }
   const std::string said = get_text(r.text);
   if (type == packet::mismatch) {
-    // `mine` and `theirs` are the other side's words.
+    // `mine` and `theirs` are from the view of the other side.
     fail_connecting(
         failure(errc::unsupported_version, said + " differs: " + versions(r.theirs, r.mine) +
                                                ": run the same release of cordma on both sides"));
@@ -124,7 +124,7 @@ void shm_queue_pair::on_refusal(packet type, received_packet& p) {
   }
 }
 
-// The owner's side of a first access: what is behind this key, for this connection?
+// The owner's side of a first access: returns the region of this key, for this connection.
 void shm_queue_pair::on_region_request(const region_packet& q) {
   auto a = make_packet<region_packet>(packet::region_answer);
   a.rkey = q.rkey;
@@ -153,7 +153,7 @@ void shm_queue_pair::on_region_request(const region_packet& q) {
   const int raw = fd.get();
   const std::span<const int> fds = fd ? std::span(&raw, 1) : std::span<const int>{};
   transfer said = say(a, fds);
-  // Without the descriptor the peer maps nothing, and the kernel or this side copies.
+  // Without the descriptor the peer maps nothing; the kernel or this side copies.
   if (said == transfer::limit) said = say(a);
   if (said == transfer::done) return;
   if (!talk_.keep(q)) {
@@ -163,7 +163,8 @@ void shm_queue_pair::on_region_request(const region_packet& q) {
   settle();
 }
 
-// The socket was full; asked again from scratch, the region may have gone meanwhile.
+// The socket was full. Each request is handled from scratch, because the region may be deregistered
+// meanwhile.
 void shm_queue_pair::flush_answers() noexcept {
   try {
     for (const region_packet& q : talk_.take_unanswered()) {
@@ -213,7 +214,7 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
       found.mapping = std::make_shared<const mapped_view>(std::move(*view));
     }
   }
-  // A limit of this process does not end the connection if the kernel copies as well.
+  // A limit of this process does not end the connection if the kernel can copy instead.
   if (!answer && found.bytes_at == nullptr) found.unmapped_at = r.addr;
   if (!answer && found.bytes_at == nullptr && !peer_.is_readable) {
     fail_and_tell(
@@ -229,7 +230,7 @@ void shm_queue_pair::on_region(packet type, const region_packet& r, received_pac
 }
 
 // True: the peer has, or will have before the next message, the region's memory. Its epoch is
-// talk_.last_epoch(). `blocked`: not yet, the socket is full.
+// talk_.last_epoch(). `blocked`: not yet, because the socket is full.
 bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& blocked) noexcept {
   const std::uint32_t epoch = domain_.epoch(lkey);
   if (talk_.has_offered(lkey, epoch)) return true;
@@ -243,7 +244,7 @@ bool shm_queue_pair::offer(std::uint32_t lkey, const memory_range& range, bool& 
   const int raw = fd.get();
   const transfer t = say(o, std::span(&raw, 1));
   if (t != transfer::done) {
-    blocked = t != transfer::limit;  // else it goes through the ring
+    blocked = t != transfer::limit;  // otherwise the message is sent through the ring
     return false;
   }
   talk_.note_offered(lkey, epoch);

@@ -47,7 +47,7 @@ posted shm_queue_pair::post_recv(const recv_request& request, completion& now) n
   return posted::pending;
 }
 
-// A shared receive for the message that has none.
+// Obtains a shared receive for a message that has none.
 bool shm_queue_pair::borrow() noexcept {
   CORDMA_ASSERT(receives_.empty());
   const recv_request* const lent = share_.lend(*this);
@@ -61,7 +61,7 @@ void shm_queue_pair::turn_came() noexcept {
   if (!turn_.linked()) home_.call(turn_);
 }
 
-// Into a receive that need not be stored: the oldest message waits for it.
+// Copies into a receive that need not be stored: the oldest message waits for it.
 bool shm_queue_pair::take_at_once(const recv_request& r, completion& out) noexcept {
   const cell_header h = reader_.header();
   if (h.what > message::send_imm || h.flags != 0 || arriving_.is_in_fragments() ||
@@ -70,7 +70,7 @@ bool shm_queue_pair::take_at_once(const recv_request& r, completion& out) noexce
     return false;
   }
   deliver(h, r.id, r.segments, r.segment_count, out);
-  // Nobody may poll after this for long, and the sender may be waiting for it to be taken.
+  // There may be no poll for a long time, and the sender may be waiting for this progress.
   if (!reader_.ready()) tell();
   return true;
 }
@@ -84,7 +84,7 @@ void shm_queue_pair::put_back(const arrived_message& m) noexcept {
   }
 }
 
-// REQUIRES room, and that it is up.
+// REQUIRES free space in `out`, and that the pair is up.
 std::size_t shm_queue_pair::take_in_place(std::span<arrived_message> out,
                                           std::size_t have) noexcept {
   for (; have != out.size() && reader_.ready(); ++have) {
@@ -96,7 +96,7 @@ std::size_t shm_queue_pair::take_in_place(std::span<arrived_message> out,
 }
 
 bool shm_queue_pair::needs_receive(cell_header h, arrived_message& m) noexcept {
-  if (h.what > message::write_imm) return false;  // poll() sees to it
+  if (h.what > message::write_imm) return false;  // poll() handles it
   by_receive_ = true;
   if (share_) return false;
   m = {.from = this, .stays = true};
@@ -104,7 +104,7 @@ bool shm_queue_pair::needs_receive(cell_header h, arrived_message& m) noexcept {
 }
 
 std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed) noexcept {
-  if (lent_) return 0;  // what is behind those waits until they are looked at
+  if (lent_) return 0;  // later messages wait until the lent ones are read
   std::size_t n = 0;
   const std::size_t most = std::min(out.size(), most_taken_per_poll);
   for (std::size_t taken = 0; n < most && taken < most_taken_per_poll; ++taken) {
@@ -125,7 +125,7 @@ std::size_t shm_queue_pair::receive(std::span<completion> out, bool& progressed)
     if (n < most) {
       tell();
     } else {
-      plain_ = false;  // the next poll does
+      plain_ = false;  // the next poll publishes
     }
   }
   if (by_receive_ && share_) {
@@ -256,7 +256,7 @@ bool shm_queue_pair::fetch_some(completion& out) noexcept {
     hold_up();
     return false;
   }
-  // A sender that failed meanwhile has its buffers back: what was copied may be anything.
+  // A sender that failed meanwhile may reuse its buffers: the copied bytes may be wrong.
   std::atomic_thread_fence(std::memory_order_acquire);
   if (peer_withdrew()) {
     lose_peer_now(
@@ -278,7 +278,7 @@ bool shm_queue_pair::fetch_piece(std::uint64_t bytes) noexcept {
   if (p.lkey != 0) {
     remote_memory& offers = talk_.offers();
     remote_region* region = offers.find(offer_key(p.lkey, p.epoch));
-    if (region == nullptr) {  // the offer was sent before the message: it waits in the socket
+    if (region == nullptr) {  // the offer was sent before the message: it is still in the socket
       on_ready(0);
       if (!is_up()) return false;
       region = offers.find(offer_key(p.lkey, p.epoch));
@@ -327,7 +327,7 @@ bool shm_queue_pair::read_from_peer(std::uint64_t from, std::uint64_t bytes,
   return true;
 }
 
-// Tells the sender that this side looked, and that it is not the message's turn yet.
+// Shows the sender that this side looked, and that the message has to wait.
 void shm_queue_pair::hold_up() noexcept { count_up(in_control().held_up); }
 
 shm_queue_pair::taking shm_queue_pair::no_receive() noexcept {
@@ -340,7 +340,7 @@ shm_queue_pair::taking shm_queue_pair::no_receive() noexcept {
 
 void shm_queue_pair::on_rnr_timeout() noexcept {
   if (!is_up() || !receives_.empty() || !reader_.ready()) return;
-  if (share_.lends_to(*this)) return;  // its turn has come
+  if (share_.lends_to(*this)) return;  // a receive is available to it now
   fail_and_tell(failure(errc::remote_not_ready,
                         "no receive was posted in time for a message: post receives earlier, or "
                         "raise rnr_retry"),

@@ -89,7 +89,8 @@ wc_status shm_queue_pair::access_now(const send_request& r, std::uint64_t total,
 
 bool shm_queue_pair::execute_access(send_entry& e) noexcept {
   const send_request& r = e.request;
-  if (e.total == 0 && !is_atomic(r.op)) return finish_access(e);  // touches nothing, needs no right
+  // Accesses no memory, needs no right.
+  if (e.total == 0 && !is_atomic(r.op)) return finish_access(e);
   if (r.op == opcode::write_imm && !writer_.room(1)) return blocked_for_room();
   if (is_atomic(r.op) && r.remote_addr % 8 != 0) {
     fail_entry(e, wc_status::rem_inv_req_err, "an atomic's address is not a multiple of 8");
@@ -131,7 +132,7 @@ bool shm_queue_pair::execute_access(send_entry& e) noexcept {
   return finish_access(e);
 }
 
-// The memory is read or written. False: the message that goes with it finds no room.
+// Called after the memory access. False: the ring has no space for the message that follows it.
 bool shm_queue_pair::finish_access(send_entry& e) noexcept {
   if (e.request.op == opcode::write_imm) {
     if (!writer_.room(1)) return blocked_for_room();
@@ -142,14 +143,15 @@ bool shm_queue_pair::finish_access(send_entry& e) noexcept {
   return true;
 }
 
-// The message that goes with it. REQUIRES room.
+// Sends the message that follows a write. REQUIRES free space.
 void shm_queue_pair::tell_written(const send_request& r, std::uint64_t total) noexcept {
   const bool more = (r.flags & post_flag::more) != 0;
   writer_.write(message::write_imm, 0, 0, htonl(r.imm), static_cast<std::uint32_t>(total), 1, more);
   published(more);
 }
 
-// Of one piece of memory within one step, as most are. False: not such a case, or refused. REQUIRES a mapped region.
+// Handles one segment of at most one piece, as most writes are. False: not such a case, or refused.
+// REQUIRES a mapped region.
 bool shm_queue_pair::write_and_tell(const send_request& r, std::uint64_t total,
                                     const remote_region& region) noexcept {
   if (r.segment_count != 1 || total > access_piece || !has(region.rights, access::remote_write) ||
@@ -165,7 +167,7 @@ bool shm_queue_pair::write_and_tell(const send_request& r, std::uint64_t total,
   return valid;
 }
 
-// Both sides' memory by address, copied by the kernel. REQUIRES a right to it.
+// The kernel copies between the memory of both sides, by address. REQUIRES a right to it.
 wc_status shm_queue_pair::copy_through_kernel(const send_request& r, std::uint64_t total,
                                               bool& impossible) noexcept {
   std::array<iovec, most_segments> local;
@@ -180,7 +182,7 @@ wc_status shm_queue_pair::copy_through_kernel(const send_request& r, std::uint64
                         ? ::process_vm_readv(peer_.who.pid, local.data(), count, &remote, 1, 0)
                         : ::process_vm_writev(peer_.who.pid, local.data(), count, &remote, 1, 0);
   if (n == static_cast<ssize_t>(total)) return wc_status::success;
-  impossible = true;  // the owner does it itself, or knows why not
+  impossible = true;  // the owner does it itself, or reports the reason
   return wc_status::success;
 }
 
@@ -208,12 +210,13 @@ void shm_queue_pair::ask(std::uint64_t rkey) noexcept {
   auto p = make_packet<region_packet>(packet::region_request);
   p.rkey = rkey;
   const transfer t = say(p);
-  if (t != transfer::done) return;  // tried again at the next poll; EOF ends it otherwise
+  // The next poll tries again; otherwise the end of the socket ends it.
+  if (t != transfer::done) return;
   talk_.ask(rkey);
   home_.expect(1);
 }
 
-// Asks the owner, piece by piece, to access its memory for us.
+// Requests the owner, piece by piece, to access its memory for us.
 bool shm_queue_pair::execute_served(send_entry& e) noexcept {
   const send_request& r = e.request;
   const service_slot& slot = *memory_.slot[0];
@@ -246,7 +249,7 @@ bool shm_queue_pair::execute_served(send_entry& e) noexcept {
   return send_service_request(e);
 }
 
-// False: it waits for the answer, or for room.
+// False: waits for the response, or for free space.
 bool shm_queue_pair::send_service_request(send_entry& e) noexcept {
   const send_request& r = e.request;
   service_request q{};

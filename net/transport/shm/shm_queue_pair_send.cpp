@@ -7,8 +7,8 @@
 namespace cordma::transport::shm {
 namespace {
 
-// In place: one that is made elsewhere and copied would be read back, in larger pieces than it was written in,
-// before the stores to the ring have gone to memory.
+// Fills the completion directly. A copy of a completion made elsewhere would be read in larger
+// pieces than it was written in, before those stores have left the store buffer.
 void succeed(completion& c, const send_request& r) noexcept {
   c = completion{};
   c.id = r.id;
@@ -23,7 +23,7 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
 
 }  // namespace
 
-// REQUIRES room.
+// REQUIRES free space in the ring.
 [[gnu::always_inline]] inline void shm_queue_pair::write_eager(const send_request& r,
                                                                std::uint64_t total) noexcept {
   std::byte* const to = writer_.payload();
@@ -38,8 +38,9 @@ std::uint32_t wire_imm(const send_request& r) noexcept {
   published(more);
 }
 
-// What access_now() does, for one piece of memory within one step, and that by far the most often: an
-// eight-byte write must not cost much more than its store. False: not such a case, or refused.
+// The same as access_now(), for one segment of at most one piece. This is by far the most frequent
+// case: an eight-byte write must not cost much more than its store. False: not such a case, or
+// refused.
 [[gnu::always_inline]] inline bool shm_queue_pair::access_one(const send_request& r) noexcept {
   const bool reads = r.op == opcode::read;
   if (r.segment_count != 1 || !(reads || r.op == opcode::write)) return false;
@@ -70,7 +71,7 @@ bool shm_queue_pair::post_now(send_request& request) noexcept {
   return access_one(request) || carry_out(request, request.operand);
 }
 
-// `old`: where an atomic leaves the word as it was.
+// `old`: receives the word's previous value for an atomic.
 [[gnu::noinline]] bool shm_queue_pair::carry_out(const send_request& request,
                                                  std::uint64_t& old) noexcept {
   if (!open_ || !sends_.empty() || home_.handing_out()) return false;
@@ -106,7 +107,7 @@ posted shm_queue_pair::post_send(const send_request& request, completion& now) n
   return posted::done;
 }
 
-// A word apart, so that it is copied without a call.
+// One word is a separate case, so that it is copied without a call.
 bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
   if (bytes != sizeof(std::uint64_t) || !plain_ || !writer_.put(&head, data, sizeof(std::uint64_t)))
       [[unlikely]] {
@@ -116,7 +117,7 @@ bool shm_queue_pair::put(message_head head, const std::byte* data, std::uint32_t
   return true;
 }
 
-// Apart, so that the head of a word stays in registers.
+// A separate function, so that the head stays in registers in the case of one word.
 [[gnu::noinline]] bool shm_queue_pair::put_headed(message_head head, const std::byte* data,
                                                   std::uint32_t bytes) noexcept {
   return put_any(&head, data, bytes);
@@ -142,7 +143,7 @@ bool shm_queue_pair::put(const std::byte* data, std::uint32_t bytes) noexcept {
   return true;
 }
 
-// Whether the peer has taken all that was sent; its memory has all that was written there.
+// True if the peer has consumed all sent messages; then all writes are visible in its memory.
 [[gnu::noinline]] bool shm_queue_pair::all_taken() noexcept {
   show_withheld();
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -181,7 +182,7 @@ void shm_queue_pair::show_withheld() noexcept {
   wake_peer();
 }
 
-// Carries out what can be carried out now, in order.
+// Carries out the requests that can be carried out now, in order.
 void shm_queue_pair::advance() noexcept {
   while (is_up() && !sends_.all_executed() && !ending_.stops_at(sends_.executed())) {
     if (!execute(sends_.next())) break;
@@ -190,7 +191,7 @@ void shm_queue_pair::advance() noexcept {
   if (is_up()) settle();
 }
 
-// True: it left the stage `waiting`.
+// True: the entry has left the stage `waiting`.
 bool shm_queue_pair::execute(send_entry& e) noexcept {
   switch (e.request.op) {
     case opcode::send:
@@ -231,7 +232,7 @@ bool shm_queue_pair::execute_send(send_entry& e) noexcept {
   return execute_fragments(e);
 }
 
-// Through the ring, piece by piece: for memory that the receiver cannot reach.
+// Sends through the ring, piece by piece: for memory that the receiver cannot reach.
 bool shm_queue_pair::execute_fragments(send_entry& e) noexcept {
   const send_request& r = e.request;
   while (e.offset < e.total) {
@@ -253,8 +254,8 @@ bool shm_queue_pair::execute_fragments(send_entry& e) noexcept {
   return true;
 }
 
-// A descriptor in the ring; the receiver copies from our memory. `impossible`: some of it cannot
-// be reached from there.
+// Writes a descriptor to the ring; the receiver copies from our memory. `impossible`: the receiver
+// cannot reach some of it.
 bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
   const send_request& r = e.request;
   std::array<piece, most_segments> pieces;
@@ -294,7 +295,7 @@ bool shm_queue_pair::execute_fetch(send_entry& e, bool& impossible) noexcept {
   return true;
 }
 
-// In the order of posting, as a NIC does.
+// In the order of the posts, as a NIC does.
 std::size_t shm_queue_pair::retire(std::span<completion> out) noexcept {
   if (!sends_.any_executed()) return 0;
   const std::uint64_t fetched = out_control().fetched.load(std::memory_order_acquire);
@@ -317,7 +318,7 @@ bool shm_queue_pair::is_done(const send_entry& e, std::uint64_t fetched) noexcep
   return e.at == stage::finished || (e.at == stage::flush && writer_.taken() >= e.goal);
 }
 
-// What the peer has taken is done, whatever ended the connection afterwards.
+// Requests that the peer has completed are done, even if the connection ended afterwards.
 void shm_queue_pair::finish_taken() noexcept {
   std::uint64_t fetched = out_control().fetched.load(std::memory_order_acquire);
   if (!sends_.on_fetched(fetched)) fetched = 0;
@@ -332,13 +333,13 @@ void shm_queue_pair::fail_entry(send_entry& e, wc_status status, const char* why
 }
 
 bool shm_queue_pair::blocked_for_room() noexcept {
-  show_withheld();  // or the peer could not make room
+  show_withheld();  // otherwise the peer could not free space
   if (writer_.broken()) malformed("impossible progress");
   return false;
 }
 
 void shm_queue_pair::wake_sleeper() noexcept {
-  // Pairs with arm(): either it sees what was published, or we see its nap.
+  // Pairs with arm(): either the peer sees the published message, or we see its nap.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t nap = peer_page_->nap.load(std::memory_order_relaxed);
   if (nap == 0 || nap == peer_.last_nap) return;
@@ -351,7 +352,7 @@ void shm_queue_pair::ring_doorbell() noexcept {
   [[maybe_unused]] const auto n = ::write(peer_.doorbell.get(), &one, sizeof one);
 }
 
-// After moving one of the consumer's counters.
+// Called after a change of one of the consumer's counters.
 void shm_queue_pair::wake_waiter() noexcept {
   if (peer_page_->may_sleep.load(std::memory_order_relaxed) == 0) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -88,7 +88,7 @@ transfer receive_packet(int socket, received_packet& into) noexcept {
   return transfer::done;
 }
 
-// Shut down first: from then on nothing arrives, so that nothing is unread at the close.
+// Shuts down first: then no packet arrives any more, and none is unread at the close.
 void hang_up(socket_fd& socket) noexcept {
   if (!socket.inherited()) {
     ::shutdown(socket.get(), SHUT_RDWR);

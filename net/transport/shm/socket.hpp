@@ -18,7 +18,7 @@ struct peer_identity {
   unsigned uid = 0;
 };
 [[nodiscard]] result<peer_identity> identify(int socket);
-// "process 7", as text that takes no memory.
+// "process 7", as text without allocation.
 class peer_name {
  public:
   explicit peer_name(const peer_identity& who) noexcept;
@@ -29,11 +29,11 @@ class peer_name {
   std::size_t size_;
 };
 
-// Empty and errno set where there is none.
+// Empty, with errno set, if there is none.
 [[nodiscard]] socket_fd accept_one(int listening) noexcept;
 
-// again: the socket is full, or the peer has sent nothing. limit: of the descriptors of this user that are on their way
-// between processes (RLIMIT_NOFILE).
+// again: the socket is full, or the peer has sent nothing. limit: too many descriptors of this user
+// are in flight between processes (RLIMIT_NOFILE).
 enum class transfer : std::uint8_t { done, again, limit, gone };
 // `fds` are borrowed.
 [[nodiscard]] transfer send_packet(int socket, std::span<const std::byte> bytes,
@@ -49,14 +49,15 @@ struct received_packet {
   std::size_t size = 0;
   std::array<unique_fd, most_packet_fds> fds;
   std::size_t fd_count = 0;
-  bool lost_fds = false;  // no descriptor was left to receive them
+  bool lost_fds = false;  // no descriptor was free to receive them
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return std::span(storage).first(size);
   }
 };
 [[nodiscard]] transfer receive_packet(int socket, received_packet& into) noexcept;
-// Closes `socket`. What was sent stays there for the peer to read, whatever it has sent or sends meanwhile:
-// a socket closed with unread packets would turn the peer's next read into an error that hides our last words.
+// Closes `socket`. Sent packets stay readable for the peer, even if it has sent packets or still
+// sends some: a socket closed with unread packets would turn the peer's next read into an error
+// that hides our last packet.
 // In a child of fork(), a parent's socket is only closed.
 void hang_up(socket_fd& socket) noexcept;
 template <class Packet>
@@ -64,7 +65,7 @@ void hang_up(socket_fd& socket, const Packet& last) noexcept {
   if (!socket.inherited()) static_cast<void>(send_packet(socket.get(), last));
   hang_up(socket);
 }
-// Whether the other end is gone, without reading anything.
+// True if the other end has closed; reads nothing.
 [[nodiscard]] bool hung_up(int socket) noexcept;
 
 }  // namespace cordma::transport::shm

@@ -1,4 +1,4 @@
-// What the two ends say to each other over the rendezvous socket (SOCK_SEQPACKET: one packet per
+// The packets that the two ends exchange over the rendezvous socket (SOCK_SEQPACKET: one packet per
 // struct). The first eight bytes never change between versions.
 #pragma once
 
@@ -20,12 +20,12 @@ enum class packet : std::uint16_t {
   hello = 1,       // introduction; descriptors: channel, doorbell, adapter page, epochs
   accept,          // introduction; descriptors: doorbell, adapter page, epochs
   reject,          // refusal, by the application
-  refuse,          // refusal, by the transport: `code` and `text` say why
+  refuse,          // refusal, by the transport: `code` and `text` are the reason
   mismatch,        // refusal: `text` names the field, `mine` and `theirs` its values
   reachable,       // the sender of this can read the receiver's private memory
-  region_request,  // region_packet: what is behind this rkey?
-  region_answer,   // region_packet; a descriptor where it can be mapped
-  region_offer,    // region_packet and a descriptor: the peer may fetch messages from here
+  region_request,  // region_packet: requests the region of this rkey
+  region_answer,   // region_packet; with a descriptor if it can be mapped
+  region_offer,    // region_packet and a descriptor: the peer may fetch messages from this region
   fault,           // fault_packet: the connection is over
 };
 
@@ -43,7 +43,7 @@ struct bare_packet {
 };
 static_assert(sizeof(bare_packet) == sizeof(packet_header));
 
-// Addresses in a hello. A name with more addresses of one machine asks for the first of them.
+// Addresses in a hello. For a name with more addresses of one machine, the first ones are sent.
 inline constexpr std::size_t most_wanted = 8;
 
 struct introduction {
@@ -51,17 +51,17 @@ struct introduction {
   std::uint32_t cell_size;      //  8: must be equal on both sides
   std::uint32_t ring_size;      // 12: hello only: bytes per direction
   std::uint64_t rnr_timer_ns;   // 16: of the sender of messages
-  std::uint64_t probe_address;  // 24: of `probe_value` in the speaker's memory
+  std::uint64_t probe_address;  // 24: address of `probe_value` in the sender's memory
   std::uint64_t probe_value;    // 32
-  std::uint64_t token;          // 40: out-of-band connecting: what the descriptor said; else 0
-  std::uint32_t pid;            // 48: as the speaker knows itself; for messages only
+  std::uint64_t token;          // 40: out-of-band connecting: token of the descriptor; else 0
+  std::uint32_t pid;            // 48: pid in the sender's process namespace; only for texts
   std::uint8_t rnr_retry;       // 52
   std::uint8_t fences_itself;   // 53: its accesses are ordered without barrier_joined()
-  std::uint8_t reads_peer;      // 54: accept only: the speaker can read the listener's memory
+  std::uint8_t reads_peer;      // 54: accept only: the sender can read the receiver's memory
   std::uint8_t data_bytes;      // 55
   std::array<std::byte, 200> data;
-  // Hello only, and 0 where a descriptor said whom to call: the network namespace of the speaker, and the addresses that
-  // it asks for. None: any.
+  // Hello only, and 0 if the destination is from a descriptor: the network namespace of the sender,
+  // and the addresses that it requests. Empty: any.
   std::uint64_t namespace_device;  // 256
   std::uint64_t namespace_inode;   // 264
   std::array<ip_address, most_wanted> wanted;
@@ -117,7 +117,7 @@ static_assert(std::has_unique_object_representations_v<region_packet>);
 
 struct fault_packet {
   packet_header head;
-  std::uint64_t position;  // in the receiver's outgoing ring: the message at fault; or none
+  std::uint64_t position;  // in the receiver's outgoing ring: the message at fault; or no_position
   errc code;
   std::uint8_t status;  // wc_status for that message
   std::array<char, 166> text;
@@ -147,10 +147,10 @@ void put_text(std::array<char, N>& to, std::string_view from) noexcept {
   std::memcpy(to.data(), from.data(), n);
   to[n] = '\0';
 }
-// Ends at the first zero or at the end, printable characters only: it came from elsewhere.
+// Ends at the first zero or at the end; printable characters only, because the peer sent it.
 [[nodiscard]] std::string get_text(std::span<const char> from);
 
-// False where the bytes are no packet of this type and version.
+// False: the bytes are no packet of this type and version.
 template <class Packet>
 [[nodiscard]] bool parse(std::span<const std::byte> bytes, Packet& to) noexcept {
   if (bytes.size() != sizeof(Packet)) return false;
@@ -158,7 +158,7 @@ template <class Packet>
   return true;
 }
 
-// The checks that come before any other; empty when the packet may be looked at.
+// Result of the checks that come first; `fine` if the packet may be read.
 struct header_verdict {
   enum class what : std::uint8_t { fine, malformed, version } is;
   packet type;

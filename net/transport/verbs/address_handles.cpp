@@ -83,7 +83,8 @@ void address_handles::let_go(address_handle& h, requests_so_far now) noexcept {
   CORDMA_REQUIRE_OP(h.holders, >, 0U);
   if (--h.holders != 0) return;
   CORDMA_ASSERT(!h.linked());
-  use(h, {.posted = now.posted - 1, .done = now.done});  // in the one before, at the latest
+  // At the latest, the previous request used it.
+  use(h, {.posted = now.posted - 1, .done = now.done});
   ++unheld_count_;
 }
 

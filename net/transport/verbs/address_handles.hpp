@@ -20,7 +20,7 @@ struct handle_key {
   bool operator==(const handle_key&) const = default;
 };
 
-// For datagrams: by the own GID that suits theirs.
+// Key for datagrams: any own GID that suits the peer's.
 [[nodiscard]] inline handle_key key_to(const datagram_address& peer) noexcept {
   return {.gid = peer.gid, .rest = (std::uint32_t{peer.lid} << 16) | 0xFFFFU};
 }
@@ -29,26 +29,27 @@ struct address_handle : list_node {
   handle_key key{};
   owned<ibv_ah> native;
   std::uint32_t holders = 0;
-  std::uint32_t last_request = 0;  // that it stands in
+  std::uint32_t last_request = 0;  // last request that uses it
 };
 
-// Requests of the queue pair, by their running numbers; they end in order.
+// Running numbers of the queue pair's requests, which end in order.
 struct requests_so_far {
   std::uint32_t posted = 0;
   std::uint32_t done = 0;
 };
 
-// Bound to the adapter's thread. The handles that were used longest ago go where there are too many, save those
-// that somebody holds and those that a request on the device stands on.
+// Bound to the adapter's thread. If there are too many handles, the least recently used ones are
+// destroyed, except those that are held and those used by a request on the device.
 class address_handles {
  public:
   explicit address_handles(ibv_pd* pd) noexcept : pd_(pd) {}
-  // For the request `posted`, which is to be posted now. Null: there is none.
+  // Returns a handle for the request `posted`, to be posted next. Null: there is none.
   [[nodiscard]] address_handle* find(const handle_key& key, requests_so_far now) noexcept;
-  // REQUIRES that there is none. Null: the device refuses, or no memory. Asks for the neighbour, and waits.
+  // REQUIRES that there is none. Null: the device refuses, or no memory. Resolves the neighbour,
+  // and blocks meanwhile.
   [[nodiscard]] address_handle* make(const handle_key& key, ibv_ah_attr where,
                                      requests_so_far now) noexcept;
-  // By whichever own GID.
+  // For any own GID.
   [[nodiscard]] address_handle* find_any(const gid_bytes& gid, std::uint16_t lid,
                                          requests_so_far now) noexcept;
   void hold(address_handle& h) noexcept;
@@ -63,7 +64,7 @@ class address_handles {
 
   ibv_pd* pd_;
   std::unordered_map<handle_key, std::unique_ptr<address_handle>, hash> all_;
-  list<address_handle> unheld_;  // the one used longest ago is the first
+  list<address_handle> unheld_;  // the least recently used handle is the first
   std::size_t unheld_count_ = 0;
 };
 

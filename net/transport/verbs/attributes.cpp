@@ -9,7 +9,7 @@
 namespace cordma::transport::verbs {
 namespace {
 
-// The names of device_attributes.hpp stand for the numbers of libibverbs.
+// The names in device_attributes.hpp have the numbers of libibverbs.
 template <class E>
 constexpr bool is(E mine, std::uint64_t theirs) {
   return static_cast<std::uint64_t>(mine) == theirs;

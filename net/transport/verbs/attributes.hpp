@@ -1,5 +1,5 @@
-// What libibverbs reports of a device, a port and a GID, as the data of device_attributes.hpp. No
-// I/O; query_devices.cpp asks.
+// Converts the attributes that libibverbs reports for a device, a port and a GID to the data of
+// device_attributes.hpp. No I/O; query_devices.cpp queries.
 #pragma once
 
 #include <cordma/net/transport/device_attributes.hpp>
@@ -8,9 +8,9 @@
 
 namespace cordma::transport::verbs {
 
-// Sets all but name, board, transport, completion vectors, fork, ports and extras.
+// Sets all fields but name, board, transport, completion vectors, fork, ports and extras.
 [[nodiscard]] device_attributes to_attributes(const ibv_device_attr_ex& x);
-// Sets all but number, GIDs and P_Keys.
+// Sets all fields but number, GIDs and P_Keys.
 [[nodiscard]] port_attributes to_attributes(const ibv_port_attr& a);
 [[nodiscard]] port_gid to_attributes(const ibv_gid_entry& e) noexcept;
 

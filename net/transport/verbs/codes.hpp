@@ -1,4 +1,4 @@
-// How verbs writes down durations and sizes: five-bit timer codes, exponents, MTU codes. Pure.
+// Encodings of durations and sizes in verbs: five-bit timer codes, exponents, MTU codes. Pure.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -15,7 +15,7 @@ inline constexpr std::array<std::uint32_t, 32> rnr_microseconds{
     480,     640,    960,    1'280,  1'920,  2'560,   3'840,   5'120,   7'680,   10'240, 15'360,
     20'480,  30'720, 40'960, 61'440, 81'920, 122'880, 163'840, 245'760, 327'680, 491'520};
 
-// The code of the shortest timer that is at least so long; the longest there is, otherwise.
+// Returns the code of the shortest timer that is at least this long, or of the longest timer.
 [[nodiscard]] constexpr std::uint8_t rnr_code(duration at_least) noexcept {
   for (std::uint8_t code = 1; code < rnr_microseconds.size(); ++code) {
     if (std::chrono::microseconds(rnr_microseconds[code]) >= at_least) return code;
@@ -23,22 +23,22 @@ inline constexpr std::array<std::uint32_t, 32> rnr_microseconds{
   return 0;
 }
 
-// Local ACK timeout: 4.096 us * 2^code, tried 1 + retries times before the peer is taken for dead.
+// Local ACK timeout: 4.096 us * 2^code, tried 1 + retries times before the peer is considered dead.
 inline constexpr std::uint8_t longest_timeout = 31;
 [[nodiscard]] constexpr duration ack_timeout(std::uint8_t code) noexcept {
   return std::chrono::nanoseconds(4096) * (std::int64_t{1} << code);
 }
-// What all tries last together, each fired an eighth late: so coarse are the timers of Linux, by which
-// Soft-RoCE goes.
+// Returns the total duration of all tries, if each timer fires an eighth late: the timers of Linux,
+// which Soft-RoCE uses, are this coarse.
 [[nodiscard]] constexpr duration tries_last(std::uint8_t code, std::uint8_t retries) noexcept {
   const duration punctual = ack_timeout(code) * (1 + retries);
   return punctual + punctual / 8;
 }
 
-// A peer_timeout is shared out: at most `silence_of` it passes until a peer without a word is asked, and
-// the rest until the question, or whatever else is under way, has been repeated in vain.
-inline constexpr int least_silence = 8;  // th part of a peer_timeout
-// The largest code that leaves so much; at least 1.
+// A peer_timeout has two parts: at most `silence_of` until an idle peer is probed, and the rest
+// until the probe, or any other request in flight, has been repeated in vain.
+inline constexpr int least_silence = 8;  // the silence is at least a peer_timeout divided by this
+// Returns the largest code that leaves this silence; at least 1.
 [[nodiscard]] constexpr std::uint8_t timeout_code(duration whole, std::uint8_t retries) noexcept {
   const duration repeating = whole - whole / least_silence;
   std::uint8_t code = 1;
@@ -54,7 +54,7 @@ inline constexpr int least_silence = 8;  // th part of a peer_timeout
 inline constexpr std::uint8_t smallest_mtu_code = 1;
 inline constexpr std::uint8_t largest_mtu_code = 5;
 [[nodiscard]] constexpr std::uint32_t mtu_bytes(std::uint8_t code) noexcept { return 128U << code; }
-// 0 for what is no MTU.
+// Returns 0 if `bytes` is no MTU.
 [[nodiscard]] constexpr std::uint8_t mtu_code(std::uint32_t bytes) noexcept {
   for (std::uint8_t code = smallest_mtu_code; code <= largest_mtu_code; ++code) {
     if (mtu_bytes(code) == bytes) return code;
@@ -62,7 +62,7 @@ inline constexpr std::uint8_t largest_mtu_code = 5;
   return 0;
 }
 
-// Of a port, in megabits per second, by the codes of its active width and speed; 0: unknown.
+// Rate of a port, in megabits per second, from the codes of its active width and speed; 0: unknown.
 [[nodiscard]] constexpr std::uint64_t rate_of(std::uint8_t width, std::uint8_t speed) noexcept {
   struct code {
     std::uint8_t number;

@@ -1,4 +1,4 @@
-// What a poll was given to hand completions out in.
+// The output buffer that a poll fills with completions.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -7,26 +7,26 @@
 
 namespace cordma::transport::verbs {
 
-// Of one adapter. Bound to its thread.
+// One per adapter. Bound to the adapter's thread.
 class completion_outlet {
  public:
-  // For the time of one poll.
+  // Sets the buffer for the time of one poll.
   void open(std::span<completion> out) noexcept {
     next_ = out.data();
     end_ = next_ + out.size();
   }
-  // Nothing more is handed out at once: something waits, and is not to be overtaken.
+  // Stops direct output: earlier completions wait, and must not be overtaken.
   void shut() noexcept { end_ = next_; }
-  // How many completions have been handed out since `first`, where it was opened.
+  // Returns the number of completions written since `first`, the start of the buffer.
   [[nodiscard]] std::size_t close(const completion* first) noexcept {
     const auto n = static_cast<std::size_t>(next_ - first);
     next_ = end_ = nullptr;
     return n;
   }
   [[nodiscard]] bool has_room() const noexcept { return next_ != end_; }
-  // REQUIRES has_room(), and that nothing of the same queue is to be told before it.
+  // REQUIRES has_room(), and that no earlier completion of the same queue is still unreported.
   void tell(const completion& c) noexcept { *next_++ = c; }
-  // REQUIRES that one was told since it was opened.
+  // REQUIRES that one was written since open().
   [[nodiscard]] completion& last() noexcept { return next_[-1]; }
 
  private:

@@ -1,4 +1,4 @@
-// What a connection is before it is one: identifiers of rdma_cm, requests, addresses.
+// The state of a connection before it is established: identifiers of rdma_cm, requests, addresses.
 #pragma once
 
 #include <cordma/net/transport/verbs/verbs_domain.hpp>
@@ -22,11 +22,12 @@ struct cm_releaser {
 };
 using owned_id = std::unique_ptr<rdma_cm_id, cm_releaser>;
 using owned_channel = std::unique_ptr<rdma_event_channel, cm_releaser>;
-// Errors: not_permitted (/dev/infiniband/rdma_cm is closed to this user), no_memory, and what else the system says.
+// Errors: not_permitted (/dev/infiniband/rdma_cm is closed to this user), no_memory, and other
+// errors of the system.
 [[nodiscard]] result<owned_channel> open_channel();
 
-// What an rdma_cm_id belongs to. Its context holds this as a number, never a pointer: an event for what
-// has gone is dropped.
+// The owner of an rdma_cm_id. The id's context stores it as a number, never a pointer: an event for
+// a destroyed owner is dropped.
 struct cm_token {
   enum class kind : std::uint8_t { none, pair, request, listener };
   kind what = kind::none;
@@ -44,13 +45,13 @@ struct cm_token {
 static_assert(sizeof(void*) == sizeof(std::uint64_t), "a token is packed into a pointer");
 static_assert(static_cast<unsigned>(cm_token::kind::listener) < (1U << 4));
 
-// Reads and atomics in flight that the peer answers for this side, and asks of it.
+// Reads and atomics in flight: those of this side that the peer answers, and those of the peer.
 struct read_depths {
   std::uint32_t ours = 0;
   std::uint32_t theirs = 0;
 };
 
-// An event of rdma_cm, copied so that it can be acknowledged before anything is done about it.
+// An event of rdma_cm, copied so that it can be acknowledged before it is handled.
 struct cm_news {
   rdma_cm_event_type what = RDMA_CM_EVENT_ADDR_ERROR;
   int status = 0;
@@ -59,14 +60,14 @@ struct cm_news {
   std::uint32_t peer_pair = 0;
   std::uint8_t responder_resources = 0;
   std::uint8_t initiator_depth = 0;
-  // Of a datagram port that was found, beside its number in peer_pair.
+  // For a resolved datagram port; its number is in peer_pair.
   ibv_ah_attr path{};
   std::uint32_t qkey = 0;
   private_data data;
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return {data.bytes.data(), data.length};
   }
-  // No neighbour answered in time for its address.
+  // True if no neighbour answered in time for its address.
   [[nodiscard]] bool is_unheard_address() const noexcept {
     return what == RDMA_CM_EVENT_ADDR_ERROR && status == -ETIMEDOUT;
   }
@@ -77,7 +78,7 @@ struct cm_news {
 
 [[nodiscard]] cm_news copy_of(const rdma_cm_event& event) noexcept;
 
-// A client that has yet to be answered.
+// A client without an answer yet.
 struct incoming {
   std::uint64_t number = 0;
   owned_id id;
@@ -101,7 +102,7 @@ class socket_address {
     return length_ == other.length_ && std::memcmp(&storage_, &other.storage_, length_) == 0;
   }
   [[nodiscard]] bool empty() const noexcept { return length_ == 0; }
-  // librdmacm takes what it only reads without const.
+  // librdmacm takes parameters that it only reads without const.
   [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage_); }
   [[nodiscard]] const sockaddr* get() const noexcept {
     return reinterpret_cast<const sockaddr*>(&storage_);
@@ -111,10 +112,11 @@ class socket_address {
   sockaddr_storage storage_{};
   socklen_t length_ = 0;
 };
-// Every address of a name, in the order of preference; an empty host: any address to listen on, this
-// host to connect to. unreachable, naming host and reason; no_memory, where no descriptor is left, as below.
+// Returns every address of a name, in order of preference. An empty host: any address to listen on,
+// this host to connect to. unreachable, with host and reason in the message; no_memory: no
+// descriptor is left, as below.
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& a, bool passive);
-// The addresses of a peer that may still lead to it, asked for in turn.
+// The addresses of a peer that may still reach it, tried in rotation.
 class peer_addresses {
  public:
   explicit peer_addresses(std::vector<socket_address> all = {}) noexcept : left_(std::move(all)) {}
@@ -122,9 +124,10 @@ class peer_addresses {
   [[nodiscard]] const socket_address* current() const noexcept {
     return left_.empty() ? nullptr : &left_[at_];
   }
-  // Removes the current one: it leads nowhere. REQUIRES one.
+  // Removes the current address, which does not reach the peer. REQUIRES one.
   void drop() noexcept;
-  // The current one timed out. It stays in the list, behind the others. REQUIRES one.
+  // Moves past the current address, which timed out. It stays in the list, after the others.
+  // REQUIRES one.
   void pass_by() noexcept {
     CORDMA_REQUIRE_OP(left_.size(), >, 0U);
     at_ = (at_ + 1) % left_.size();
@@ -134,27 +137,28 @@ class peer_addresses {
   std::vector<socket_address> left_;
   std::size_t at_ = 0;
 };
-// In numbers, of a link-local one with its interface: "fe80::1%eth0".
+// Numeric; a link-local address with its interface: "fe80::1%eth0".
 [[nodiscard]] std::string host_of(const sockaddr* a);
 [[nodiscard]] std::string to_text(const sockaddr* a);
 [[nodiscard]] std::uint16_t port_of(const sockaddr* a) noexcept;
 // unreachable, or no_memory.
 [[nodiscard]] failure no_device_leads_to(const std::string& peer, int told);
-// Asks rdma_cm for the device and the path that lead there, from the GID that the settings name. The event has
-// this token; ADDR_ERROR with ETIMEDOUT after address_patience. unreachable.
+// Requests the device and the path to `to` from rdma_cm, starting at the GID of the settings. The
+// event has this token; ADDR_ERROR with ETIMEDOUT after address_patience. unreachable.
 [[nodiscard]] result<owned_id> resolve_address(rdma_event_channel* cm, const verbs_domain& domain,
                                                const cm_token& token, rdma_port_space space,
                                                const socket_address& to);
-// The next step. unreachable: by another device than the domain's, too.
+// The next step. unreachable: also if the path uses another device than the domain's.
 [[nodiscard]] result<void> resolve_route(rdma_cm_id* id, const verbs_domain& domain,
                                          const std::string& peer, duration patience);
-// On every address of the name that an RDMA device has, all with one port; never empty. in_use, unreachable.
+// Listens on every address of the name that an RDMA device has, all with one port; the result is
+// never empty. in_use, unreachable.
 [[nodiscard]] result<std::vector<owned_id>> listen_at(rdma_event_channel* cm, const cm_token& token,
                                                       rdma_port_space space, const address& where,
                                                       const listening& how);
-// Whether it is of the domain's device and port.
+// True if the identifier uses the domain's device and port.
 [[nodiscard]] bool leads_by(const rdma_cm_id* id, const device& own) noexcept;
-// The address that a GID stands for, to bind to.
+// The address of a GID, to bind to.
 [[nodiscard]] socket_address to_address(const ibv_gid_entry& own) noexcept;
 
 }  // namespace cordma::transport::verbs

@@ -95,7 +95,7 @@ void control_port::start_over() noexcept {
   sent_ = done_ = 0;
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RESET;
-  // Where that is refused the device is gone.
+  // If this is refused, the device was removed.
   if (ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE) == 0) static_cast<void>(start());
 }
 
@@ -122,7 +122,7 @@ void control_port::send(const control_message& m, ibv_ah* to, std::uint32_t to_p
   wr.sg_list = &sge;
   wr.num_sge = 1;
   wr.opcode = IBV_WR_SEND;
-  wr.send_flags = IBV_SEND_SOLICITED;  // whatever else it sleeps through, this wakes the peer
+  wr.send_flags = IBV_SEND_SOLICITED;  // wakes a peer that waits for solicited messages only
   wr.wr.ud.ah = to;
   wr.wr.ud.remote_qpn = to_port;
   wr.wr.ud.remote_qkey = control_qkey;
@@ -149,7 +149,7 @@ void control_port::on_completion(const work_id& id, const ibv_wc& wc) noexcept {
     }
   }
   if (id.generation == (life_ & twenty_bits))
-    receive(id.number);  // else it has started over, with all of them
+    receive(id.number);  // otherwise it has restarted and posted all receives
 }
 
 void control_port::answer_unknown(const control_message& m, const datagram_address& sender,

@@ -1,4 +1,5 @@
-// A small datagram port of the adapter's own: how queue pairs say what no request can say.
+// A small datagram port of the adapter: carries the messages between queue pairs that no request
+// can carry.
 #pragma once
 
 #include <cordma/net/transport/verbs/posting.hpp>
@@ -6,20 +7,21 @@
 
 namespace cordma::transport::verbs {
 
-// Bound to the adapter's thread. What it sends may be lost; whoever wants an answer repeats. When the device
-// gives its queue pair up, as some do with a datagram that had no way out, it starts over under its number.
+// Bound to the adapter's thread. Its messages may be lost; a sender that needs an answer repeats.
+// If the device stops its queue pair, as some do after a datagram without a route, it restarts with
+// the same number.
 class control_port {
  public:
   explicit control_port(verbs_adapter& home) noexcept : home_(home) {}
   ~control_port();
-  // not_supported where the device has no datagrams; no_memory.
+  // not_supported: the device has no datagrams; no_memory.
   [[nodiscard]] result<void> make();
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
   [[nodiscard]] const ibv_cq* queue() const noexcept { return queue_; }
   [[nodiscard]] requests_so_far requests() const noexcept {
     return {.posted = sent_, .done = done_};
   }
-  // Dropped where too many are under way.
+  // Drops the message if too many are in flight.
   void send(const control_message& m, ibv_ah* to, std::uint32_t to_port) noexcept;
   void on_completion(const work_id& id, const ibv_wc& wc) noexcept;
 
@@ -29,7 +31,7 @@ class control_port {
     std::array<std::array<std::byte, control_bytes>, control_depth> out{};
     std::array<std::array<std::byte, received_bytes>, control_depth> in{};
   };
-  // From the state that a queue pair is made in. 0, or errno.
+  // Starts from the initial state of a queue pair. Returns 0, or errno.
   [[nodiscard]] int start() noexcept;
   void start_over() noexcept;
   void receive(std::uint32_t place) noexcept;
@@ -42,14 +44,14 @@ class control_port {
   owned<ibv_mr> region_;
   owned<ibv_qp> qp_;
   send_queue requests_;
-  std::uint32_t life_ = 0;  // completions of an earlier one are dropped
+  std::uint32_t life_ = 0;  // incremented per restart; completions of an earlier life are dropped
   std::uint32_t sent_ = 0;
   std::uint32_t done_ = 0;
 };
 
-// Brings a datagram queue pair from INIT to where it sends. 0, or errno.
+// Moves a datagram queue pair from INIT to a state in which it sends. Returns 0, or errno.
 [[nodiscard]] int start_datagrams(ibv_qp* qp) noexcept;
-// Where datagrams to this GID or LID go out, by the domain's options.
+// Path of datagrams to this GID or LID, by the domain's options.
 [[nodiscard]] ibv_ah_attr datagram_path(const verbs_domain& d, const gid_bytes* like) noexcept;
 [[nodiscard]] ibv_ah_attr path_to(const verbs_domain& d, const datagram_address& peer) noexcept;
 

@@ -1,5 +1,6 @@
-// What a datagram port keeps: for its receives room for the header ahead of each datagram and for what does not
-// fit, and where each receive lands, so that it can be posted again; for its sends the ways to its peers.
+// Memory of a datagram port. For each receive: the header before the datagram, the overflow buffer,
+// and its segments, so that it can be posted again. For its sends: the address handles of its
+// peers.
 #pragma once
 
 #include <cordma/net/transport/verbs/address_handles.hpp>
@@ -23,11 +24,11 @@ class datagram_room {
 
   struct kept {
     datagram_peer* from;
-    std::uint32_t length;  // bytes, of all segments
+    std::uint32_t length;  // bytes, total of all segments
     std::uint32_t count;
     std::array<ibv_sge, most_segments + datagram_extra> segments;
   };
-  // False, and errno from the construction: no memory. Then nothing else may be called but bytes().
+  // False, with errno from the constructor: no memory. Then only bytes() may be called.
   [[nodiscard]] bool is_registered() const noexcept { return region_ != nullptr; }
   [[nodiscard]] std::size_t bytes() const noexcept { return size_; }
   void keep(std::uint32_t place, const recv_request& r) noexcept {
@@ -42,7 +43,7 @@ class datagram_room {
       k.segments[k.count++] = as_sges(r.segments)[i];
       k.length += r.segments[i].length;
     }
-    // Shared by all receives: nobody reads it.
+    // Shared by all receives: never read.
     k.segments[k.count++] = {reinterpret_cast<std::uintptr_t>(overflow_), overflow_bytes_,
                              region_->lkey};
   }

@@ -90,7 +90,7 @@ result<void> load_gids(device& d, int wanted) {
 }
 
 result<void> find_pkey(device& d, std::uint16_t wanted) {
-  constexpr std::uint16_t membership = 0x8000;  // full or limited: either will do
+  constexpr std::uint16_t membership = 0x8000;  // full or limited: either is accepted
   int unreadable = 0;
   for (int i = 0; i < d.port_attributes.pkey_tbl_len; ++i) {
     __be16 value = 0;
@@ -112,7 +112,7 @@ result<void> find_pkey(device& d, std::uint16_t wanted) {
                                       " is not in that partition (see cordma-info --devices)"};
 }
 
-// No attribute tells how much a queue pair takes inline: it is found by making one.
+// No attribute reports how much a queue pair takes inline: try by creating one.
 std::uint32_t try_inline(const device& d, std::uint32_t most) {
   const owned<ibv_pd> pd(ibv_alloc_pd(d.context.get()));
   const owned<ibv_cq> cq(ibv_create_cq(d.context.get(), 16, nullptr, nullptr, 0));
@@ -130,7 +130,7 @@ std::uint32_t try_inline(const device& d, std::uint32_t most) {
   return 0;
 }
 
-// Each kind by itself, unless both are demanded.
+// Each kind separately, unless both are demanded.
 result<void> choose_calls(device& d, verbs_calls wanted) {
   if (wanted == verbs_calls::plain) return {};
   const owned<ibv_pd> pd(ibv_alloc_pd(d.context.get()));
@@ -174,7 +174,7 @@ std::uint8_t active_mtu(const device& d) noexcept {
 }
 
 owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags) {
-  // The call that knows optional flags and leaves out those that the kernel does not.
+  // This call accepts optional flags and omits those that the kernel does not support.
   return owned<ibv_mr>(
       ibv_reg_mr_iova2(pd, at, bytes, reinterpret_cast<std::uintptr_t>(at), flags));
 }
@@ -236,7 +236,7 @@ std::optional<ibv_gid_entry> choose_gid(const std::vector<ibv_gid_entry>& gids, 
 
 namespace {
 
-// Asks an open device what it is. `tried` gets the reason where it cannot be used: then false.
+// Queries an open device. On false, `tried` gets the reason why it cannot be used.
 result<bool> fill_in(device& d, const filter& wanted, const verbs_options& options,
                      std::string& tried) {
   const bool answers = ibv_query_device_ex(d.context.get(), nullptr, &d.attributes) == 0;
@@ -320,7 +320,7 @@ result<std::vector<device>> open_devices(const verbs_options& options) {
     const result<bool> usable = try_device(d, list.all[i], next, options, tried);
     if (!usable && !refused) refused = usable.why();
     const bool active = d.port != 0 && (!usable || *usable);
-    next.after = active ? d.port : 0;  // of this device once more
+    next.after = active ? d.port : 0;  // next port of the same device
     if (!active) ++i;
     if (usable && *usable) found.push_back(std::move(d));
   }
@@ -355,7 +355,8 @@ capabilities describe(const device& d, const verbs_options& options) {
   const auto at_most = [](int device_has, std::uint32_t we_have) {
     return std::min(static_cast<std::uint32_t>(std::max(device_has, 0)), we_have);
   };
-  // A queue pair's completions must fit into one completion queue. Requests of the library's own: the probe, and puts.
+  // A queue pair's completions must fit into one completion queue. The library adds requests: the
+  // probe, and puts.
   const int own = 1 + static_cast<int>(most_puts);
   c.max_send_depth = c.max_recv_depth =
       at_most(std::min(a.max_qp_wr - own, (a.max_cqe - own) / 2), most_depth);

@@ -1,4 +1,4 @@
-// The RDMA device behind a domain: found, opened, and asked what it can do.
+// The RDMA device of a domain: found, opened and queried.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -14,7 +14,7 @@
 
 namespace cordma::transport::verbs {
 
-// Gives back what libibverbs gave, each with its own call.
+// Releases objects of libibverbs, each with its own call.
 struct releaser {
   void operator()(ibv_context* c) const noexcept { ibv_close_device(c); }
   void operator()(ibv_pd* p) const noexcept { ibv_dealloc_pd(p); }
@@ -30,7 +30,7 @@ struct releaser {
 template <class T>
 using owned = std::unique_ptr<T, releaser>;
 
-// The same for what may be the program's own, which is left alone.
+// The same for objects that may belong to the program, which are not released.
 struct unless_borrowed {
   bool borrowed = false;
   template <class T>
@@ -45,58 +45,61 @@ using gid_bytes = std::array<std::byte, 16>;
 [[nodiscard]] gid_bytes to_bytes(const ibv_gid& gid) noexcept;
 [[nodiscard]] ibv_gid to_gid(const gid_bytes& bytes) noexcept;
 
-// What was chosen by the options; the attributes are those of the moment of opening.
+// The device selected by the options; the attributes are those at the time of opening.
 struct device {
   owned_or_borrowed<ibv_context> context;
   std::string name;
   ibv_device_attr_ex attributes{};
   std::uint8_t port = 0;  // 0: none yet
   ibv_port_attr port_attributes{};
-  std::vector<ibv_gid_entry> gids;  // of this port, at the moment of opening
+  std::vector<ibv_gid_entry> gids;  // of this port, at the time of opening
   std::uint16_t pkey_index = 0;
-  std::uint16_t pkey = 0;        // the one there
+  std::uint16_t pkey = 0;        // the key at that index
   std::uint32_t max_inline = 0;  // bytes; found by trying
-  extended_calls extended;       // that it has and that are wanted
+  extended_calls extended;       // supported calls that are wanted
 
   [[nodiscard]] bool is_ethernet() const noexcept {
     return port_attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   }
-  // The kernel's rdma_rxe, which differs from hardware in places: see README.md.
+  // The kernel's rdma_rxe, which differs from hardware in some points: see README.md.
   [[nodiscard]] bool is_soft_roce() const noexcept {
     return attributes.orig_attr.vendor_id == 0xFFFFFF;
   }
-  // Times that a request is repeated: Soft-RoCE takes the largest number for ever.
+  // Number of repetitions of a request: Soft-RoCE repeats forever for the largest number.
   [[nodiscard]] std::uint8_t retries(std::uint8_t asked) const noexcept {
     return is_soft_roce() && asked == 7 ? 6 : asked;
   }
 };
 
-// Of a file under /dev/infiniband, of which the libraries say that nothing is there where it is just closed to this user:
-// that is not_permitted. Else what `code` says, or no_memory.
+// Failure to open a file under /dev/infiniband. The libraries report that it does not exist if it
+// is only closed to this user: that is not_permitted. Otherwise the meaning of `code`, or
+// no_memory.
 [[nodiscard]] failure cannot_open(const std::string& what, const std::string& file, int code);
 
-// As it is now, which a change of the network interface's moves; as an ibv_mtu.
+// The current value, which changes with the network interface's MTU; as an ibv_mtu.
 [[nodiscard]] std::uint8_t active_mtu(const device& d) noexcept;
-// Empty, and errno, where the device does not tell.
+// Empty, with errno set, if the device does not report them.
 [[nodiscard]] std::optional<std::vector<ibv_gid_entry>> read_gids(ibv_context* context,
                                                                   std::uint8_t port);
-// The GID for what is not routed by rdma_cm: the one asked for, else one of the family of `like` (null:
-// any), RoCE v2 before v1, IPv4 before IPv6, global before link-local. Empty: there is none.
+// Returns the GID for traffic that rdma_cm does not route: the one at `index`, else one of the
+// family of `like` (null: any), RoCE v2 before v1, IPv4 before IPv6, global before link-local.
+// Empty: there is none.
 [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const std::vector<ibv_gid_entry>& gids,
                                                       int index, const gid_bytes* like) noexcept;
 
-// not_supported: no device, or none with an active port, or without the calls that the options demand. not_found: the
-// options name a device, port, GID or P_Key that is not there; the sentence lists what is. not_permitted: the device is
-// there, and closed to this user. no_memory: or no descriptor is left. What is first refused is told, where no port
-// fits. The device of `options.pd`, where there is one, is borrowed. Behind the first the next ports that can be used,
-// options.rails in all at most.
+// not_supported: no device, none with an active port, or none with the calls that the options
+// demand. not_found: the device, port, GID or P_Key of the options does not exist; the message
+// lists those that do. not_permitted: the device exists, but is closed to this user. no_memory:
+// also if no descriptor is left. If no port fits, the first refusal is returned. The device of
+// `options.pd`, if set, is borrowed. The first device is followed by the next usable ports, at most
+// options.rails in total.
 [[nodiscard]] result<std::vector<device>> open_devices(const verbs_options& options);
 [[nodiscard]] capabilities describe(const device& d, const verbs_options& options);
 
-// Registered with these IBV_ACCESS_* flags; null, and errno, where the device refuses.
+// Registers with these IBV_ACCESS_* flags; null, with errno set, if the device refuses.
 [[nodiscard]] owned<ibv_mr> register_bytes(ibv_pd* pd, void* at, std::size_t bytes, unsigned flags);
 
-// For messages: "192.0.2.1" of a v4-mapped GID, else IPv6 notation.
+// For messages: "192.0.2.1" for a v4-mapped GID, else IPv6 notation.
 [[nodiscard]] std::string to_text(const ibv_gid& gid);
 // As subnet managers print it: "0xffff".
 [[nodiscard]] std::string pkey_text(std::uint16_t pkey);

@@ -32,7 +32,7 @@ bool has_null_regions(ibv_pd* pd) noexcept {
   return made != nullptr;
 }
 
-// A device that could take it complains of the descriptor.
+// A device that supports it reports a bad descriptor.
 bool has_dmabuf(ibv_pd* pd) noexcept {
   if (pd == nullptr) return false;
   errno = 0;
@@ -52,7 +52,7 @@ bool has_windows_of_type_1(ibv_pd* pd) noexcept {
   return made != nullptr;
 }
 
-// A queue pair that nothing is done with, to ask it.
+// A queue pair that is only queried.
 struct idle_pair {
   idle_pair(ibv_context* context, ibv_pd* pd) noexcept
       : queue(ibv_create_cq(context, 1, nullptr, nullptr, 0)) {

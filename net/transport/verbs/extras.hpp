@@ -1,4 +1,5 @@
-// What RDMA devices may have beyond requests and completions: whether this one does, and cordma uses it.
+// The optional features of RDMA devices beyond requests and completions: whether this device has
+// them and cordma uses them.
 #pragma once
 
 #include <cordma/net/transport/device_attributes.hpp>
@@ -9,7 +10,7 @@
 
 namespace cordma::transport::verbs {
 
-// Asks by trying where no attribute tells. Makes objects, and takes them away again.
+// Tests by trying if no attribute reports the feature. Creates objects, and destroys them again.
 [[nodiscard]] std::vector<device_extra> ask_extras(ibv_context* context);
 
 }  // namespace cordma::transport::verbs

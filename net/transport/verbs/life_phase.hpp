@@ -1,4 +1,4 @@
-// Where a queue pair stands, and which steps it may take.
+// The states of a queue pair, and its possible transitions.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,18 @@
 namespace cordma::transport::verbs {
 
 enum class life_phase : std::uint8_t {
-  idle,        // made; to be connected out of band
-  resolving,   // rdma_cm looks for the device and the path
-  requesting,  // the peer is asked
-  accepting,   // the client's last word is missing
-  attaching,   // out of band: the peer has yet to say that it is connected as well
+  idle,        // created; to be connected out of band
+  resolving,   // rdma_cm looks up the device and the path
+  requesting,  // the connection request was sent
+  accepting,   // the client's last message is missing
+  attaching,   // out of band: the peer has not confirmed the connection yet
   open,
-  closing,       // disconnect() was called: goodbye follows what was posted
+  closing,       // disconnect() was called: goodbye follows the posted requests
   goodbye_sent,  // until the peer answers
   dead,          // in error
 };
-// Whether the right one may follow the left one. A peer has several addresses: each is resolved in its turn.
+// True if the right state may follow the left one. If a peer has several addresses, each is
+// resolved in turn.
 [[nodiscard]] constexpr bool operator>>(life_phase from, life_phase to) noexcept {
   using enum life_phase;
   switch (to) {
@@ -32,21 +33,21 @@ enum class life_phase : std::uint8_t {
   }
   return false;
 }
-// Whether requests of either side are carried out.
+// True if requests of both sides are carried out.
 [[nodiscard]] constexpr bool carries(life_phase p) noexcept {
   return p >= life_phase::open && p != life_phase::dead;
 }
-// Whether it waits for a word of rdma_cm or of the peer's control port.
+// True while it waits for an event of rdma_cm or a message of the peer's control port.
 [[nodiscard]] constexpr bool waits_for_word(life_phase p) noexcept {
   return (p > life_phase::idle && p < life_phase::open) || p == life_phase::goodbye_sent;
 }
 
-// How a queue pair takes receives from a receive queue.
+// The use of a receive queue by a queue pair.
 enum class drawing : std::uint8_t {
-  apart,  // it has receives of its own
+  apart,  // it has separate receives
   not_yet,
-  begun,  // the device may take some: the peer can be ahead of its last word
-  ended,  // nothing of it comes out of the queue any more
+  begun,  // the device may take some: the peer can send before its last handshake message arrives
+  ended,  // the queue completes no more receives of this queue pair
 };
 [[nodiscard]] constexpr bool operator>>(drawing from, drawing to) noexcept {
   switch (to) {

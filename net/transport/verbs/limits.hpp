@@ -1,4 +1,4 @@
-// The bounds of the verbs transport, and how requests are named towards the device.
+// The limits of the verbs transport, and the work request ids for the device.
 #pragma once
 
 #include <cordma/net/transport/verbs/wire.hpp>
@@ -12,54 +12,57 @@ namespace cordma::transport::verbs {
 
 inline constexpr std::uint32_t most_depth = 1U << 16;  // requests in one queue
 inline constexpr std::uint32_t most_segments = 8;      // per request
-inline constexpr std::uint32_t datagram_extra = 2;     // of them: for header and overflow
+inline constexpr std::uint32_t datagram_extra = 2;     // included in these: header and overflow
 inline constexpr std::uint32_t most_reads = 128;       // reads and atomics in flight
 inline constexpr std::uint32_t most_pairs = 1U << 20;  // queue pairs of an adapter
-inline constexpr std::uint32_t most_puts = 32;  // messages that are put, on the device at once
-// Of a queue pair with so many requests of the layer above, in a power of two. A device rounds its send queue up to one
-// as well, and most depths are one: then these places are there already.
+inline constexpr std::uint32_t most_puts = 32;         // messages of put() on the device at once
+// Entries for put() in a queue pair with this number of requests of the layer above; a power of
+// two. A device rounds its send queue up to a power of two too, and most depths are one, so these
+// entries exist already.
 [[nodiscard]] constexpr std::uint32_t puts_beside(std::uint32_t send_depth) noexcept {
   return std::bit_floor(std::clamp(send_depth / 2, 2U, most_puts));
 }
 static_assert(puts_beside(1) == 2 && puts_beside(15) == 4 && puts_beside(most_depth) == most_puts);
-inline constexpr std::size_t most_gids = 1024;        // entries looked at
-inline constexpr std::uint32_t most_gid_index = 255;  // that fits into a path
+inline constexpr std::size_t most_gids = 1024;        // entries searched
+inline constexpr std::uint32_t most_gid_index = 255;  // largest index that fits into a path
 inline constexpr std::size_t post_list_length = 128;  // requests behind one doorbell
 inline constexpr std::uint32_t control_depth = 64;    // control datagrams each way
-// Timeout of one rdma_resolve_addr(), which is repeated until connect_timeout. The kernel asks for the neighbour during
-// the first 3 s only, and its code can miss an answer that comes at once: a longer timeout would be spent waiting.
+// Timeout of one rdma_resolve_addr(), which is repeated until connect_timeout. The kernel queries
+// the neighbour during the first 3 s only, and its code can miss an answer that arrives at once:
+// with a longer timeout, the remaining time would be lost.
 inline constexpr duration address_patience = std::chrono::seconds(1);
-// How long a queue pair in error is given to complete what it had taken from its receive queue, where the
-// device does not say that it has. Like that for its own requests.
+// Time for a queue pair in error to complete the receives that it had taken from its receive queue,
+// if the device does not report their end. Equal to the time for its own requests.
 inline constexpr duration last_receive_patience = std::chrono::milliseconds(500);
-// Time until the first `attach` to a peer that has not shown that it is connected; doubled for each repetition.
+// Time until the first `attach` to a peer that has not confirmed the connection; doubled for each
+// repetition.
 inline constexpr duration first_attach = std::chrono::milliseconds(20);
-// The same for a server that waits for the RTU of rdma_cm: a busy machine delivers one within 100 ms,
-// and a lost one costs the client its retry count after 3.8 s.
+// The same for a server that waits for the RTU of rdma_cm: a busy machine delivers one within
+// 100 ms, and a lost one costs the client its retry count after 3.8 s.
 inline constexpr duration first_attach_for_rtu = std::chrono::milliseconds(500);
-inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has yet to read
+inline constexpr std::size_t most_untold = 4096;  // device events that an adapter has not read yet
 
-// Taken from a completion queue at once.
+// Completions taken from a completion queue at once.
 inline constexpr std::size_t completions_per_poll = 32;
 
-// wr_id: what it is 4 bits, generation of the queue pair 20, its place in the adapter's table 20,
-// running number of the request 20. A completion whose generation has passed is dropped.
+// wr_id: kind 4 bits, generation of the queue pair 20, its index in the adapter's table 20, running
+// number of the request 20. A completion of an old generation is dropped.
 enum class work : std::uint8_t {
   none = 0,
   send = 1,
   receive = 2,
-  probe = 3,  // whether an idle peer is still there
+  probe = 3,  // tests an idle peer
   put = 4,
   control_send = 5,
   control_receive = 6,
   datagram_receive = 7,
-  shared_receive = 8  // generation and place are the receive queue's
+  shared_receive = 8  // generation and index are those of the receive queue
 };
 static_assert(static_cast<unsigned>(work::shared_receive) < (1U << 4), "a kind has four bits");
 [[nodiscard]] constexpr bool is_datagram(work w) noexcept {
   return w == work::control_receive || w == work::datagram_receive;
 }
-// Whether a queue pair gave it the name, rather than the adapter, or a receive queue.
+// True if the id belongs to a queue pair, not to the adapter or a receive queue.
 [[nodiscard]] constexpr bool is_of_pair(work w) noexcept {
   return w <= work::put || w == work::datagram_receive;
 }

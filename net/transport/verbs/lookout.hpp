@@ -1,4 +1,4 @@
-// When an adapter looks at more than its completion queues.
+// Decides when an adapter polls more than its completion queues.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -10,23 +10,23 @@ namespace cordma::transport::verbs {
 // Bound to the adapter's thread.
 class lookout {
  public:
-  // One poll more: whether nothing is due in it beside the completion queues.
+  // Counts one poll; true if this poll only has to look at the completion queues.
   [[nodiscard]] bool begin_short() noexcept {
     if (calm_ == 0) return false;
     --calm_;
     return true;
   }
-  // False: something is to be looked at, at the end of this poll or in the next one.
+  // False: there is more to look at, at the end of this poll or in the next one.
   [[nodiscard]] bool is_calm() const noexcept { return calm_ != 0; }
   void stir() noexcept {
     left_ += calm_;
     calm_ = 0;
   }
-  // Polls are short until the next look. REQUIRES that nothing else is due.
+  // Makes polls short until the next look. REQUIRES that nothing else is due.
   void calm_down() noexcept {
     if (waiting_ == 0 && !woken_) calm_ = std::exchange(left_, 0U);
   }
-  // Of a poll that is not short: whether it looks at the descriptors.
+  // For a poll that is not short: true if it looks at the descriptors.
   [[nodiscard]] bool is_due() noexcept {
     if (waiting_ == 0 && left_ != 0) {
       --left_;
@@ -35,15 +35,15 @@ class lookout {
     left_ = polls_per_look;
     return true;
   }
-  // While anybody waits for rdma_cm, every poll looks.
+  // While an operation waits for rdma_cm, every poll looks.
   void add_waiting(int change) noexcept {
     waiting_ += change;
     CORDMA_ASSERT_OP(waiting_, >=, 0);
     stir();
   }
   [[nodiscard]] int waiting() const noexcept { return waiting_; }
-  // Most wake-ups are for completions, whose notification arm() reads. Only if there are
-  // none does a poll look.
+  // Most wake-ups are for completions; arm() reads their notification. A poll looks only if there
+  // are none.
   void wake() noexcept {
     woken_ = true;
     stir();
@@ -53,7 +53,7 @@ class lookout {
  private:
   static constexpr unsigned polls_per_look = 64;
   unsigned calm_ = 0;  // short polls to come
-  unsigned left_ = 0;  // polls until the next look, behind those
+  unsigned left_ = 0;  // polls until the next look, after those
   int waiting_ = 0;
   bool woken_ = false;
 };

@@ -29,7 +29,7 @@ void pair_table::leave(verbs_pair& p, const table_place& at, std::uint32_t numbe
   if (named != by_number_.end() && named->second == &p) by_number_.erase(named);
 }
 
-// Messages come mostly by the same one.
+// Most messages are from the same queue pair as the one before.
 verbs_pair* pair_table::find(std::uint32_t number) noexcept {
   if (found_ != nullptr && found_number_ == number) return found_;
   const auto at = by_number_.find(number);

@@ -1,4 +1,4 @@
-// The queue pairs of an adapter: by their places, which requests name, and by their numbers.
+// The queue pairs of an adapter, by their index, which requests carry, and by their numbers.
 #pragma once
 
 #include <cordma/net/transport/verbs/limits.hpp>
@@ -12,7 +12,7 @@ namespace cordma::transport::verbs {
 
 class verbs_pair;
 
-// A place in a table, and how often it was another's before.
+// An index in a table, and its generation: the number of its earlier users.
 struct table_place {
   std::uint32_t index = 0;
   std::uint32_t generation = 0;
@@ -31,7 +31,7 @@ class pair_table {
   [[nodiscard]] bool empty() const noexcept {
     return by_number_.empty() && free_.size() == seats_.size();
   }
-  // Whether one of them fulfils it.
+  // True if `visit` is true for one of them.
   template <class Visit>
   bool any_of(Visit visit) const {
     for (const seat& s : seats_) {
@@ -52,10 +52,10 @@ class pair_table {
     std::uint32_t generation = 0;
   };
   std::vector<seat> seats_;
-  std::span<const seat> seated_;  // all of them, as completions find their queue pair
+  std::span<const seat> seated_;  // all of them, for look-ups by completions
   std::vector<std::uint32_t> free_;
   std::unordered_map<std::uint32_t, verbs_pair*> by_number_;
-  verbs_pair* found_ = nullptr;  // by find() last; null: none
+  verbs_pair* found_ = nullptr;  // result of the last find(); null: none
   std::uint32_t found_number_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Whether the peer of a connection is still there, as far as this side has seen.
+// Records whether the peer of a connection still shows activity on this side.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -10,14 +10,14 @@ namespace cordma::transport::verbs {
 class peer_watch {
  public:
   void on_completion() noexcept { ++activity_; }
-  // Nothing has completed since the look before; and a look.
+  // True if nothing has completed since the last look().
   [[nodiscard]] bool is_silent() const noexcept { return activity_ == seen_; }
   void look() noexcept { seen_ = activity_; }
-  // After which an idle peer is asked, at the latest.
+  // Longest time until an idle peer is probed.
   [[nodiscard]] duration silence() const noexcept { return silence_; }
   void set_silence(duration most) noexcept { silence_ = most; }
 
-  // A probe is on the device.
+  // True while a probe is on the device.
   [[nodiscard]] bool is_probing() const noexcept { return probing_; }
   void on_probe() noexcept { probing_ = true; }
   void on_answer() noexcept { probing_ = false; }

@@ -5,12 +5,12 @@
 namespace cordma::transport::verbs {
 namespace {
 
-// Opcode, flags and vendor_err can be read without being asked for.
+// Opcode, flags and vendor_err are readable without a request for them.
 constexpr std::uint64_t fields = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM |
                                  IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP |
                                  IBV_WC_EX_WITH_SLID;
 
-// Each field is a call: only those that somebody looks at are read.
+// Reading a field is a call: reads only the fields that are used.
 void read(ibv_cq_ex* queue, ibv_wc& wc) noexcept {
   wc.wr_id = queue->wr_id;
   wc.status = queue->status;
@@ -25,7 +25,7 @@ void read(ibv_cq_ex* queue, ibv_wc& wc) noexcept {
   wc.byte_len = ibv_wc_read_byte_len(queue);
   wc.qp_num = ibv_wc_read_qp_num(queue);
   wc.wc_flags = ibv_wc_read_wc_flags(queue);
-  // An immediate, or a key that was invalidated, in one place; Soft-RoCE says the latter by another flag.
+  // Either an immediate or an invalidated key; Soft-RoCE marks the latter with another flag.
   if (wc.wc_flags != 0) wc.imm_data = ibv_wc_read_imm_data(queue);
   if (!is_datagram(what)) return;
   wc.src_qp = ibv_wc_read_src_qp(queue);

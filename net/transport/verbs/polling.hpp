@@ -1,4 +1,4 @@
-// Taking completions from the device: by ibv_cq_ex where it has that, else by ibv_poll_cq.
+// Takes completions from the device: by ibv_cq_ex if the device has it, else by ibv_poll_cq.
 #pragma once
 
 #include <cordma/net/transport/verbs/device.hpp>
@@ -9,21 +9,22 @@
 
 namespace cordma::transport::verbs {
 
-// A completion queue with the fields that take_extended() reads. Null, and errno.
+// Creates a completion queue with the fields that take_extended() reads. Null, with errno set, on
+// failure.
 [[nodiscard]] owned<ibv_cq_ex> make_extended_queue(ibv_context* context, std::uint32_t entries,
                                                    ibv_comp_channel* channel, void* owner);
 
-// Takes at most out.size(); fewer: nothing is left. What happened to a completion is decided after the
-// queue is let go of again, because it may be about that queue.
-// `one_at_a_time`: for Soft-RoCE, whose ibv_next_poll lets go of the queue when it finds nothing, so that
-// the ibv_end_poll that has to follow takes a completion that is not there.
+// Takes at most out.size() completions; fewer: none is left. The completions are handled after the
+// queue is released, because a completion may be about that queue.
+// `one_at_a_time`: for Soft-RoCE. Its ibv_next_poll releases the queue if it finds nothing, so that
+// the required ibv_end_poll would consume a completion that does not exist.
 [[nodiscard]] std::size_t take_extended(ibv_cq_ex* queue, bool one_at_a_time,
                                         std::span<ibv_wc> out) noexcept;
 
 // Bound to one thread.
 class polled_queue {
  public:
-  // is_open() is false, and errno says why, where the device refuses. `owner` comes back with events.
+  // is_open() is false, and errno is set, if the device refuses. Events return `owner`.
   polled_queue(const device& d, std::uint32_t entries, ibv_comp_channel* channel, void* owner);
   [[nodiscard]] bool is_open() const noexcept { return queue_ != nullptr; }
   [[nodiscard]] ibv_cq* get() const noexcept { return queue_.get(); }
@@ -31,15 +32,17 @@ class polled_queue {
     return static_cast<std::uint32_t>(queue_->cqe);
   }
 
-  // At most out.size(); fewer: nothing is left. wr_id and status are set; of what failed vendor_err and
-  // qp_num; of receives that succeeded opcode, byte_len, wc_flags, qp_num, and imm_data or
-  // invalidated_rkey where wc_flags say so; of datagrams src_qp and slid. Nothing else may be read.
+  // Takes at most out.size(); fewer: none is left. Always set: wr_id and status. After a failure:
+  // vendor_err and qp_num. For successful receives: opcode, byte_len, wc_flags, qp_num, and
+  // imm_data or invalidated_rkey if wc_flags mark it. For datagrams: src_qp and slid. No other
+  // field may be read.
   [[nodiscard]] std::size_t take(std::span<ibv_wc> out) noexcept {
     if (extended_ != nullptr) return take_extended(extended_, one_at_a_time_, out);
     return static_cast<std::size_t>(
         std::max(ibv_poll_cq(queue_.get(), static_cast<int>(out.size()), out.data()), 0));
   }
-  // To so many entries at least, with what is in it. False: the device refuses, and it stays as it is.
+  // Resizes to at least `entries`, keeping the contents. False: the device refuses, and nothing has
+  // changed.
   [[nodiscard]] bool grow(std::uint32_t entries) noexcept {
     return ibv_resize_cq(queue_.get(), static_cast<int>(entries)) == 0;
   }

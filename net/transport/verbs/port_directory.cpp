@@ -15,7 +15,7 @@ cm_token token_of(const verbs_pair& port) noexcept { return {cm_token::kind::pai
 
 port_directory::~port_directory() { home_.add_waiting(-static_cast<int>(lookups_.size())); }
 
-// ---- being found ----
+// ---- answering lookups ----
 
 result<address> port_directory::bind(const address& where) {
   result<std::vector<owned_id>> ids =
@@ -25,7 +25,7 @@ result<address> port_directory::bind(const address& where) {
   return address{.host = where.host, .port = ntohs(rdma_get_src_port(bound_.back().get()))};
 }
 
-// Whoever asked twice, because the answer was lost, is answered twice.
+// A host that repeats its query, because the answer was lost, receives the answer again.
 void port_directory::answer(rdma_cm_id* who) noexcept {
   if (!leads_by(who, home_.owner().hardware())) {
     rdma_reject(who, nullptr, 0);
@@ -36,7 +36,7 @@ void port_directory::answer(rdma_cm_id* who) noexcept {
   static_cast<void>(rdma_accept(who, &p));
 }
 
-// ---- finding ----
+// ---- looking up ----
 
 result<std::uint64_t> port_directory::resolve(const address& to) {
   result<std::vector<socket_address>> candidates = verbs::resolve(to, false);
@@ -131,7 +131,8 @@ void port_directory::follow(lookup& l, const cm_news& news) {
   }
 }
 
-// A negative status is an errno: no answer. A positive one is the answer of the connection manager there.
+// A negative status is an errno: no answer. A positive status is from the connection manager of the
+// peer.
 void port_directory::on_unreachable(lookup& l, int status) {
   if (status < 0) return give_up(l);
   next_or_fail(l, {errc::unreachable, "no datagram port is bound to " + l.to +

@@ -1,4 +1,5 @@
-// Datagram ports by address: rdma_cm's port space UDP, which tells who asks the queue pair and its key.
+// Datagram ports by address: rdma_cm's port space UDP reports the queue pair number and key of a
+// port to other hosts.
 #pragma once
 
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
@@ -9,16 +10,16 @@
 
 namespace cordma::transport::verbs {
 
-// Of one port. Bound to the adapter's thread.
+// The directory of one port. Bound to the adapter's thread.
 class port_directory {
  public:
   port_directory(verbs_adapter& home, verbs_pair& port) noexcept : home_(home), port_(port) {}
   ~port_directory();
-  // As queue_pair has them.
+  // See queue_pair.
   [[nodiscard]] result<address> bind(const address& where);
   [[nodiscard]] result<std::uint64_t> resolve(const address& to);
   void forget(std::uint64_t request) noexcept;
-  // What rdma_cm tells of the identifiers here, and of who asks for this port.
+  // Handles rdma_cm's events for these identifiers, and requests for this port.
   void on_news(const cm_news& news) noexcept;
 
  private:
@@ -44,7 +45,7 @@ class port_directory {
   void next_or_fail(lookup& l, failure why) noexcept;
   void on_unreachable(lookup& l, int status);
   void give_up(lookup& l) noexcept;
-  // The end of a lookup.
+  // Ends a lookup and reports its result.
   void tell(lookup& l, failure why, const datagram_peer& found) noexcept;
 
   verbs_adapter& home_;

@@ -43,7 +43,7 @@ void set_data(ibv_qp_ex* qp, const ibv_sge* pieces, std::size_t count, unsigned 
 // False: not one of operations().
 bool build(ibv_qp_ex* qp, const ibv_send_wr& r) noexcept {
   qp->wr_id = r.wr_id;
-  // With IBV_SEND_INLINE, which Soft-RoCE looks for, while others go by what set_data() calls.
+  // Includes IBV_SEND_INLINE, which Soft-RoCE reads; other devices use the calls of set_data().
   qp->wr_flags = r.send_flags;
   switch (r.opcode) {
     case IBV_WR_SEND: ibv_wr_send(qp); break;
@@ -83,7 +83,7 @@ bool has_segments(const ibv_send_wr* list) noexcept {
 
 }  // namespace
 
-// Regions: from start to complete or abort nothing else runs on this thread.
+// In regions, nothing else may run on this thread between start and complete or abort.
 post_outcome send_queue::post_one_extended(const send_request& r, std::uint64_t id,
                                            unsigned flags) const noexcept {
   ibv_qp_ex* const qp = extended_;
@@ -139,7 +139,7 @@ made_pair make_queue_pair(const device& d, ibv_pd* pd, ibv_qp_init_attr init) {
     made.pair = make_extended_pair(pd, init, d.attributes.orig_attr);
   }
   ibv_qp_ex* const extended = made.pair != nullptr ? ibv_qp_to_qp_ex(made.pair.get()) : nullptr;
-  // What the device has for RC it may lack for another service.
+  // The device may lack for another service the calls that it has for RC.
   if (made.pair == nullptr && (!d.extended.requests || errno == EOPNOTSUPP)) {
     made.pair.reset(ibv_create_qp(pd, &init));
   }

@@ -1,5 +1,5 @@
-// Requests as the device takes them, and giving it those to send: in a region of ibv_wr_* where the queue
-// pair was made for that, else by ibv_post_send. Both ways take them as ibv_send_wr.
+// Requests in the form of the device, and posting of sends: in a region of ibv_wr_* if the queue
+// pair was created for it, else by ibv_post_send. Both take ibv_send_wr.
 #pragma once
 
 #include <cordma/net/transport/verbs/device.hpp>
@@ -12,7 +12,7 @@
 
 namespace cordma::transport::verbs {
 
-// The same memory as libibverbs names it, which only reads it.
+// libibverbs's view of the same memory, which it only reads.
 static_assert(sizeof(segment) == sizeof(ibv_sge) && alignof(segment) == alignof(ibv_sge) &&
               offsetof(segment, addr) == offsetof(ibv_sge, addr) &&
               sizeof(segment::addr) == sizeof(ibv_sge::addr) &&
@@ -24,20 +24,22 @@ static_assert(sizeof(ibv_sge::length) == sizeof(segment::length) &&
   return reinterpret_cast<ibv_sge*>(const_cast<segment*>(s));
 }
 
-// A receive for ibv_post_recv and ibv_post_srq_recv; may go, as its segments may, once it is posted.
+// A receive for ibv_post_recv and ibv_post_srq_recv. It and its segments may be freed once it is
+// posted.
 [[nodiscard]] inline ibv_recv_wr to_wr(const recv_request& r, std::uint64_t id) noexcept {
   return {.wr_id = id, .next = nullptr, .sg_list = as_sges(r.segments), .num_sge = r.segment_count};
 }
 
-// Keys of RDMA devices have 32 bits. One that has more is none of theirs, and must not be cut down to one.
+// Keys of RDMA devices have 32 bits. A longer key belongs to none of them, and must not be
+// truncated to one.
 [[nodiscard]] inline std::uint32_t to_rkey(std::uint64_t rkey) noexcept {
   if (rkey > UINT32_MAX) [[unlikely]]
     return 0;
   return static_cast<std::uint32_t>(rkey);
 }
 
-// By opcode. A flush is a read of nothing, or what verbs_pair::right_to_ask() says: it needs no key, and its answer
-// comes behind everything before it.
+// By opcode. A flush is a read of zero bytes, or the operation of verbs_pair::right_to_ask(): it
+// needs no key, and its answer follows all earlier requests.
 inline constexpr std::array<ibv_wr_opcode, opcode_count> native_opcodes = {
     IBV_WR_SEND,
     IBV_WR_SEND_WITH_IMM,
@@ -59,7 +61,7 @@ static_assert(native_opcodes[static_cast<std::size_t>(opcode::write)] == IBV_WR_
 static_assert(native_opcodes[static_cast<std::size_t>(opcode::send_invalidate)] ==
               IBV_WR_SEND_WITH_INV);
 
-// What most requests are, from the call's arguments. Only what the device looks at is filled in.
+// Fills a request for the most frequent opcodes. Sets only the fields that the device reads.
 [[gnu::always_inline]] inline void describe(ibv_send_wr& wr, const send_request& r, ibv_sge* pieces,
                                             std::uint64_t id, unsigned flags) noexcept {
   wr.wr_id = id;
@@ -74,36 +76,37 @@ static_assert(native_opcodes[static_cast<std::size_t>(opcode::send_invalidate)] 
 }
 
 struct post_outcome {
-  int code = 0;  // errno; 0: the device has them all
-  // Where the code is not 0, the first that the device does not have; null: it has none of them.
+  int code = 0;  // errno; 0: the device has all requests
+  // If the code is not 0, the first request that the device does not have; null: it has none of
+  // them.
   const ibv_send_wr* refused = nullptr;
 };
 
-// The send queue of a queue pair, which must outlive its use. Bound to the queue pair's thread.
+// The send queue of a queue pair, which must outlive it. Bound to the queue pair's thread.
 class send_queue {
  public:
   send_queue() = default;
-  // `extended` null: by ibv_post_send.
-  // `one_segment`: for Soft-RoCE, whose ibv_wr_set_sge_list takes every segment to be as long as the
-  // first, and whose ibv_wr_set_inline_data_list sends nothing: lists that have such a request go by
-  // ibv_post_send.
+  // `extended` null: posts by ibv_post_send.
+  // `one_segment`: for Soft-RoCE. Its ibv_wr_set_sge_list assumes that all segments are as long as
+  // the first, and its ibv_wr_set_inline_data_list sends nothing: lists with such a request are
+  // posted by ibv_post_send.
   send_queue(ibv_qp* pair, ibv_qp_ex* extended, bool one_segment) noexcept
       : pair_(pair), extended_(extended), one_segment_(one_segment) {}
 
-  // All of a list, behind one doorbell. A region refuses its requests together, and does not say which of
-  // them is wrong. The list may go at once, and what it carries inline.
+  // Posts a complete list with one doorbell. A region refuses all its requests together, and does
+  // not report which one is wrong. The list and its inline data may be freed on return.
   [[nodiscard]] post_outcome post(ibv_send_wr* list) const noexcept {
     return extended_ != nullptr ? post_extended(list) : post_plain(list);
   }
   [[nodiscard]] bool is_extended() const noexcept { return extended_ != nullptr; }
-  // One send, write or read of a connection, built in place. `flags`: IBV_SEND_*.
+  // Posts one send, write or read of a connection, built without a copy. `flags`: IBV_SEND_*.
   [[nodiscard, gnu::always_inline]] post_outcome post_one(const send_request& r, std::uint64_t id,
                                                           unsigned flags) const noexcept {
     if (extended_ != nullptr && !(one_segment_ && r.segment_count > 1)) {
       return post_one_extended(r, id, flags);
     }
     ibv_send_wr wr;
-    ibv_send_wr* refused;  // it could be no other
+    ibv_send_wr* refused;  // can only be this request
     describe(wr, r, as_sges(r.segments), id, flags);
     return {ibv_post_send(pair_, &wr, &refused), nullptr};
   }
@@ -123,13 +126,13 @@ class send_queue {
   bool one_segment_ = false;
 };
 
-// A queue pair for the requests that its service has, atomics and windows where the device has them.
-// Null, and errno; else `init.cap` is what the device gives.
+// Creates a queue pair for the requests of its service, atomics and windows if the device has them.
+// Null, with errno set, on failure; else `init.cap` is the capacity that the device grants.
 [[nodiscard]] owned<ibv_qp> make_extended_pair(ibv_pd* pd, ibv_qp_init_attr& init,
                                                const ibv_device_attr& has);
 
 struct made_pair {
-  owned<ibv_qp> pair;  // null, and errno, where the device refuses
+  owned<ibv_qp> pair;  // null, with errno set, if the device refuses
   send_queue sends;
   ibv_qp_cap given{};
 };

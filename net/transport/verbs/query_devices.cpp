@@ -1,4 +1,4 @@
-// Asks libibverbs for the attributes of every RDMA device.
+// Queries libibverbs for the attributes of every RDMA device.
 #include <cordma/net/transport/shortage.hpp>
 #include <cordma/net/transport/verbs/attributes.hpp>
 #include <cordma/net/transport/verbs/device.hpp>
@@ -28,7 +28,8 @@ std::string board_of(const ibv_device& device) {
   return text.substr(0, text.find('\n'));
 }
 
-// The GIDs of all ports, whose tables have `places` in all. With less room the call returns none.
+// Returns the GIDs of all ports; their tables have `places` entries in total. With a smaller buffer
+// the call returns none.
 std::vector<ibv_gid_entry> ask_gids(ibv_context* context, std::size_t places) {
   std::vector<ibv_gid_entry> found(std::max(places, verbs::most_gids));
   const ssize_t n = ibv_query_gid_table(context, found.data(), found.size(), 0);

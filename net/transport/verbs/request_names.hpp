@@ -1,21 +1,22 @@
-// How a queue pair names its requests towards the device, and which of them take the short way.
+// The work request ids of a queue pair, and which requests may take the fast path.
 #pragma once
 
 #include <cordma/net/transport/verbs/limits.hpp>
 
 namespace cordma::transport::verbs {
 
-// What takes the short way: requests, by opcode, and completions of sends and of receives.
+// The requests on the fast path, by opcode, and whether completions of sends and of receives are on
+// it.
 struct usual_ways {
   std::uint32_t ops = 0;  // bit (1 << opcode)
   bool sends = false;
   bool receives = false;
 };
 
-// Of one queue pair. Bound to its adapter's thread.
+// One per queue pair. Bound to the adapter's thread.
 class request_names {
  public:
-  // By its place in the adapter's table. REQUIRES that choose() follows.
+  // Sets the index in the adapter's table. REQUIRES that choose() follows.
   void sit_at(std::uint32_t generation, std::uint32_t place) noexcept {
     work_id mine{.what = work::send, .generation = generation, .place = place};
     sends_ = pack(mine);
@@ -45,7 +46,7 @@ class request_names {
     mine.number = number;
     return pack(mine);
   }
-  // False: of one that sat at its place before.
+  // False: the id is of an earlier queue pair at the same index.
   [[nodiscard]] bool is_own(const work_id& id) const noexcept {
     return id.generation == unpack(sends_).generation;
   }
@@ -57,17 +58,17 @@ class request_names {
   [[nodiscard]] bool is_usual_send(std::uint64_t id, std::uint32_t number) const noexcept {
     return (id ^ usual_sends_) == (number & twenty_bits);
   }
-  // Its place, or a number that is none.
+  // Index of the receive, or a number that is no index.
   [[nodiscard]] std::uint64_t usual_receive(std::uint64_t id) const noexcept {
     return id ^ usual_receives_;
   }
 
  private:
-  // The wr_id of number 0, each.
+  // The wr_id of number 0, for each kind.
   std::uint64_t sends_ = 0;
   std::uint64_t receives_ = 0;
   std::uint64_t puts_ = 0;
-  // Those whose completions take the short way; else names that nothing of it has.
+  // The same, for completions on the fast path; otherwise ids that never occur.
   std::uint64_t usual_sends_ = 0;
   std::uint64_t usual_receives_ = 0;
   std::uint32_t ops_ = 0;

@@ -1,4 +1,4 @@
-// Asynchronous events on their way from the thread that reads them to the thread of an adapter.
+// Asynchronous events, passed from the thread that reads them to the thread of an adapter.
 #pragma once
 
 #include <cordma/net/transport/verbs/async_event.hpp>
@@ -14,10 +14,10 @@
 
 namespace cordma::transport::verbs {
 
-// Thread-safe, except for the first two.
+// Thread-safe, except for the first two functions.
 class told_events {
  public:
-  // False, and errno: there is no descriptor.
+  // False, with errno set: no descriptor is left.
   [[nodiscard]] bool open() noexcept {
     fd_ = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return static_cast<bool>(fd_);
@@ -31,11 +31,12 @@ class told_events {
       const std::lock_guard lock(mutex_);
       const bool needed =
           event.about == async_event::subject::own || event.what == IBV_EVENT_DEVICE_FATAL;
-      if (all_.size() >= most_untold && !needed) return;  // its thread has not polled for long
+      // Its thread has not polled for a long time.
+      if (all_.size() >= most_untold && !needed) return;
       try {
         all_.push_back(event);
       } catch (const std::bad_alloc&) {
-        return;  // what it is about shows in completions as well
+        return;  // completions show the effect of the event as well
       }
     }
     const std::uint64_t one = 1;

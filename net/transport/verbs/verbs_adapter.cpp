@@ -20,7 +20,7 @@ constexpr int most_ready = 8;
 
 void make_nonblocking(int fd) noexcept { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-// The hint is for what `ulimit -n` does not explain.
+// The hint is for causes other than the limit of `ulimit -n`.
 failure without(int code, const std::string& what, const char* hint) {
   const failure why = failure::from_os(reason_behind(code), what);
   if (why.code() == errc::no_memory) return why;
@@ -93,7 +93,7 @@ result<void> verbs_adapter::watch(int fd, std::uint64_t what) noexcept {
   return failure::from_os(errno, "watching a descriptor of the RDMA device");
 }
 
-// Of a device that is gone: it would be ready for ever.
+// Called for a removed device: its descriptor would be ready forever.
 void verbs_adapter::watch_no_more(std::uint64_t what) noexcept {
   const int fd = what == watch_channel ? channel_->fd : owner_->context()->async_fd;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
@@ -170,7 +170,7 @@ arm_state verbs_adapter::arm() noexcept {
   if (!nothing_left) return arm_state::busy;
   const bool is_armed = notices_.asked != notice::none;
   if (notices_.taken_since && is_armed)
-    read_channel();  // the notification for what was taken already
+    read_channel();  // the notification of completions taken already
   notices_.taken_since = false;
   const notice wanted = notice_wanted();
   if (notices_.asked >= wanted) return arm_state::armed;
@@ -183,15 +183,16 @@ arm_state verbs_adapter::arm() noexcept {
   return arm_state::armed;
 }
 
-// The completion of a request of one's own is never solicited: while there are any, everything wakes.
+// The completion of a request of this side is never solicited: while there are any, every
+// completion wakes.
 verbs_adapter::notice verbs_adapter::notice_wanted() const noexcept {
   if (notices_.wake_for == wake_reason::everything) return notice::everything;
   const bool sending = pairs_.any_of([](const verbs_pair& p) { return p.is_sending(); });
   return sending ? notice::everything : notice::solicited;
 }
 
-// A queue that was armed once tells once: when each has, nothing is there that is worth a system call. What is
-// left after all keeps the descriptor readable.
+// An armed queue notifies once: after one notification of each, another system call would find
+// nothing. A notification that remains anyway keeps the descriptor readable.
 bool verbs_adapter::read_channel() noexcept {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
@@ -213,7 +214,8 @@ bool verbs_adapter::look() noexcept {
   for (const epoll_event& e : std::span(ready).first(static_cast<std::size_t>(std::max(n, 0)))) {
     const std::uint64_t what = e.data.u64;
     switch (what) {
-      // Also where its completions are gone already: whoever is about to sleep has to ask for the next one first.
+      // Also if its completions are taken already: before sleeping, arm() must request the next
+      // notification.
       case watch_channel: found = read_channel() || found; break;
       case watch_cm: found = read_cm() || found; break;
       case watch_device: owner_->read_async_events(); break;
@@ -256,8 +258,8 @@ void verbs_adapter::on_told(const async_event& e) noexcept {
   if (!own_queue) lose_device();
 }
 
-// Through rdma_cm only what it connected hears of it, and through the device, which says DEVICE_FATAL, nobody on
-// Soft-RoCE: its kernel module waits until the last file of it is closed.
+// rdma_cm reports a removal only to its own connections. On Soft-RoCE no program receives
+// DEVICE_FATAL from the device either: its kernel module waits until its last file is closed.
 owned_id verbs_adapter::stand_at_device() noexcept {
   const std::optional<ibv_gid_entry> own = owner_->choose_gid(nullptr);
   rdma_cm_id* raw = nullptr;
@@ -299,7 +301,7 @@ void verbs_adapter::report(const async_event& e) noexcept {
     told.about = to_device_event(e);
     push_event(std::move(told));
   } catch (const std::bad_alloc&) {
-    return;  // nobody is told; what it means for connections shows in their own ends
+    return;  // no event is reported; the connections end by themselves
   }
 }
 

@@ -30,13 +30,13 @@ struct pair_link : list_node {
   verbs_pair* owner;
 };
 
-// Of completions that were taken together, those that are still to be told.
+// The completions of one batch that are not reported yet.
 struct completion_batch {
   const ibv_wc* next;
   const ibv_wc* end;
 };
 
-// Room for an event that has to be told though no memory is left.
+// Reserved memory for an event that must be reported even if no memory is left.
 using event_place = std::list<cm_event>;
 [[nodiscard]] inline event_place reserve_event() { return event_place(1); }
 
@@ -45,26 +45,27 @@ struct queue_link : list_node {
   verbs_receive_queue* owner;
 };
 
-// A completion queue, and how much of it is spoken for.
+// A completion queue, and the number of its promised entries.
 struct completion_queue {
   explicit completion_queue(polled_queue q) noexcept : queue(std::move(q)) {}
   polled_queue queue;
   std::uint32_t promised = 0;
-  unsigned unacknowledged = 0;          // events read from the channel
-  bool dead = false;                    // the device says so: nobody new is given a place in it
-  completion_batch* telling = nullptr;  // while one ahead of them is told that may drain the queue
+  unsigned unacknowledged = 0;  // events read from the channel
+  bool dead = false;            // the device reported its failure: it gets no new users
+  // Set while an earlier completion of this batch is reported, which may drain the queue.
+  completion_batch* telling = nullptr;
 };
 
-// Requests of one queue pair that go behind one doorbell.
+// Requests of one queue pair that are posted with one doorbell.
 struct post_list {
   verbs_pair* owner = nullptr;
-  std::uint32_t first = 0;  // its running number
+  std::uint32_t first = 0;  // running number of the first request
   std::size_t count = 0;
   std::array<ibv_send_wr, post_list_length> requests{};
   std::array<ibv_sge, post_list_length * most_segments> segments{};
 };
 
-// Bound to one thread, but for tell().
+// Bound to one thread, except tell().
 class verbs_adapter final : public adapter {
  public:
   verbs_adapter(std::shared_ptr<verbs_domain> owner, reactor& home);
@@ -98,11 +99,11 @@ class verbs_adapter final : public adapter {
   result<std::unique_ptr<receive_queue>> make_receive_queue(std::uint32_t depth,
                                                             std::uint32_t max_segments) override;
 
-  // In a child of fork(); nothing else may be called from then on.
+  // For a child of fork(); no other function may be called afterwards.
   void close_descriptors() noexcept;
-  // From any thread: an asynchronous event of the device that concerns this adapter.
+  // Callable from any thread: an asynchronous event of the device that concerns this adapter.
   void tell(const async_event& event) noexcept { told_.push(event); }
-  // Of a queue pair that is off the device: its number may be another's soon.
+  // Drops events of a queue pair that was removed from the device: its number may be reused soon.
   void drop_told(std::uint32_t pair) noexcept;
   void drop_told(const ibv_srq* queue) noexcept;
 
@@ -110,14 +111,17 @@ class verbs_adapter final : public adapter {
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] verbs_domain& owner() noexcept { return *owner_; }
   [[nodiscard]] rdma_event_channel* cm() noexcept { return cm_.get(); }
-  // Room for so many completions at a time: no completion queue ever overflows. full, no_memory.
+  // Reserves entries for this number of completions at a time, so that no completion queue ever
+  // overflows. full, no_memory.
   [[nodiscard]] result<ibv_cq*> promise(std::uint32_t completions);
   void release(ibv_cq* queue, std::uint32_t completions) noexcept;
-  // Takes what is in the queue, so that nothing of a destroyed queue pair takes up promised room. Also
-  // while a completion of it is told: those that were taken with that one come first.
+  // Takes all completions from the queue, so that those of a destroyed queue pair occupy no
+  // promised entries. May be called while one of its completions is reported: the rest of that
+  // batch is handled first.
   void drain(ibv_cq* queue) noexcept;
   [[nodiscard]] pair_table& pairs() noexcept { return pairs_; }
-  // From now on outlet() has no room until what was marked has been handed out: nothing overtakes it.
+  // From now on outlet() has no space until the marked completions were returned: none overtakes
+  // them.
   void mark_completed(pair_link& l) noexcept {
     if (!l.linked()) completed_.push_back(l);
     outlet_.shut();
@@ -130,38 +134,40 @@ class verbs_adapter final : public adapter {
     if (!l.linked()) completed_shared_.push_back(l);
     look_.stir();
   }
-  // Null where it is none of this adapter.
+  // Null if it is no queue of this adapter.
   [[nodiscard]] verbs_receive_queue* find(const receive_queue* q) noexcept;
   void end_users_of(const verbs_receive_queue& q, const failure& why) noexcept;
 
   void push_event(cm_event event);
-  // REQUIRES a place that nothing was put into.
+  // REQUIRES a reserved event that was not used.
   void push_event(event_place& reserved, cm_event event) noexcept;
   void drop_events(const queue_pair* pair, const listener* from) noexcept;
   void drop_events(const receive_queue& queue) noexcept;
-  // While anybody waits for rdma_cm, every poll looks at it.
+  // While an operation waits for rdma_cm, every poll looks at it.
   void add_waiting(int change) noexcept { look_.add_waiting(change); }
-  // Has room while poll() runs, and a completion may be told at once.
+  // Has space while poll() runs and completions may be reported directly.
   [[nodiscard]] completion_outlet& outlet() noexcept { return outlet_; }
-  // The list of this queue pair, after posting that of another.
+  // Returns the list of this queue pair; posts that of another one first.
   [[nodiscard]] post_list& list_for(verbs_pair& p) noexcept;
   [[nodiscard]] bool has_list() const noexcept { return staged_.owner != nullptr; }
   [[nodiscard]] bool has_list(const verbs_pair& p) const noexcept { return staged_.owner == &p; }
   void drop_list(const verbs_pair& p) noexcept {
     if (has_list(p)) staged_.owner = nullptr;
   }
-  // Null where the device refuses one, and why_no_control() says why.
+  // Null if the device refuses one; why_no_control() is the reason.
   [[nodiscard]] control_port* control();
-  // Null where nobody has asked for it.
+  // Null if it was never created.
   [[nodiscard]] control_port* control_there_is() const noexcept { return control_.get(); }
-  // Whose completion queue the device has given up: all queue pairs end, and the next ones get another.
+  // Handles the failure of a completion queue: all its queue pairs end, and later ones use another
+  // queue.
   void bury(const void* queue) noexcept;
   [[nodiscard]] const failure& why_no_control() const noexcept { return *no_control_; }
-  // To the control port of a peer; the caller's until let_go(). Null where the device refuses.
+  // A handle to the control port of a peer; the caller holds it until let_go(). Null if the device
+  // refuses.
   [[nodiscard]] address_handle* hold_handle(const ibv_ah_attr& where) noexcept;
   void let_go(address_handle& h) noexcept;
-  // To answer who is no peer: one that a connection had lately, or to this host. Null otherwise: the address may be
-  // made up, and to ask for its neighbour takes up to a second.
+  // A handle for an answer to an unknown peer: one of a recent connection, or to this host. Null
+  // otherwise: the address may be forged, and resolving its neighbour takes up to a second.
   [[nodiscard]] address_handle* known_handle(const datagram_address& peer) noexcept;
   // Throws std::bad_alloc.
   void open(verbs_listener& l);
@@ -172,25 +178,25 @@ class verbs_adapter final : public adapter {
   static constexpr unsigned acknowledged_at_once = 64;
   static constexpr std::uint64_t watch_channel = 0, watch_cm = 1, watch_device = 2, watch_told = 3;
 
-  // What the completion queues were asked to notify of; each covers those before it.
+  // Notifications requested from the completion queues; each includes those before it.
   enum class notice : std::uint8_t { none, solicited, everything };
 
   [[nodiscard]] result<void> watch(int fd, std::uint64_t what) noexcept;
   void watch_no_more(std::uint64_t what) noexcept;
   [[nodiscard]] notice notice_wanted() const noexcept;
   bool look() noexcept;
-  // Whether there was a notification.
+  // True if there was a notification.
   bool read_channel() noexcept;
   bool read_cm() noexcept;
   void read_told() noexcept;
   void on_told(const async_event& e) noexcept;
   [[nodiscard]] owned_id stand_at_device() noexcept;
   void on_removal() noexcept;
-  // Nothing can begin on it any more, and listeners end.
+  // Prevents new operations on the device, and ends listeners.
   void lose_device() noexcept;
   void report(const async_event& e) noexcept;
   void on_request(const cm_news& news, verbs_listener* from) noexcept;
-  // As a connect_request; `user` is what the program said in its private data.
+  // Makes a connect_request of it; `user` is the program's private data.
   [[nodiscard]] cm_event take_in(owned_id id, const cm_news& news, peer_kind whom,
                                  const hello& theirs, std::span<const std::byte> user,
                                  verbs_listener* from);
@@ -219,13 +225,13 @@ class verbs_adapter final : public adapter {
   unique_fd epoll_;
   owned<ibv_comp_channel> channel_;
   owned_channel cm_;
-  owned_id stand_;               // at an address of the device, to hear of its removal
-  std::optional<failure> lost_;  // why nothing can begin on the device any more
+  owned_id stand_;               // bound to an address of the device, to receive its removal event
+  std::optional<failure> lost_;  // reason why the device accepts no new operations
   std::vector<std::unique_ptr<completion_queue>> queues_;
   struct notices {
     notice asked = notice::none;
     wake_reason wake_for = wake_reason::everything;
-    bool taken_since = false;  // completions, since it was asked for
+    bool taken_since = false;  // completions were taken since the request
   };
   notices notices_;
   lookout look_;

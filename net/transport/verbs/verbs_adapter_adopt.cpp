@@ -1,4 +1,4 @@
-// Clients that a listener of the program's own was told of.
+// Adopts clients that connected to a listener of the program.
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <cerrno>
@@ -21,7 +21,7 @@ result<cm_event> verbs_adapter::adopt(rdma_cm_event* event, peer_kind whom) {
     return failure{errc::invalid_value, "only an RDMA_CM_EVENT_CONNECT_REQUEST can be adopted"};
   }
   const cm_news news = copy_of(*event);
-  rdma_ack_cm_event(event);  // an identifier moves when nothing of it is unacknowledged
+  rdma_ack_cm_event(event);  // an identifier moves only if none of its events is unacknowledged
   owned_id id(news.id);
   const bool plain = whom == peer_kind::plain;
   const private_data no = plain ? without_head({}) : greeting_of(hello_kind::reject);

@@ -1,4 +1,4 @@
-// The adapter's side of rdma_cm: listening, connecting, answering.
+// The adapter's part of rdma_cm: listening, connecting, answering.
 #include <cordma/net/transport/verbs/verbs_adapter.hpp>
 
 #include <cordma/net/transport/shortage.hpp>
@@ -48,8 +48,8 @@ void set_port(sockaddr* a, std::uint16_t port) noexcept {
   if (a->sa_family == AF_INET6) reinterpret_cast<sockaddr_in6*>(a)->sin6_port = htons(port);
 }
 
-// Whether it is the port that is not to be had: rdma_cm says the same of an address that no device has, and of one
-// whose port somebody listens to on every address.
+// True if the port is the problem: rdma_cm returns the same error for an address that no device
+// has, and for a port that has a listener on every address.
 bool can_bind(rdma_event_channel* cm, socket_address at) noexcept {
   set_port(at.get(), 0);
   rdma_cm_id* raw = nullptr;
@@ -93,7 +93,7 @@ result<std::vector<socket_address>> resolve(const address& a, bool passive) {
   std::vector<socket_address> all;
   for (const addrinfo* i = found; i != nullptr; i = i->ai_next) {
     const socket_address s(i->ai_addr, i->ai_addrlen);
-    // A hosts file may name an address twice.
+    // A hosts file may list an address twice.
     if (std::ranges::find(all, s) == all.end()) all.push_back(s);
   }
   freeaddrinfo(found);
@@ -241,7 +241,7 @@ void verbs_adapter::open(verbs_listener& l) {
 }
 
 void verbs_adapter::close(const verbs_listener& l, std::vector<owned_id> ids) noexcept {
-  static_cast<void>(read_cm());  // who has asked already gets a word of ours, not the kernel's
+  static_cast<void>(read_cm());  // clients that have connected receive our reject, not the kernel's
   ids.clear();
   const std::size_t closed = listeners_.erase(l.number());
   CORDMA_ASSERT_OP(closed, ==, 1U);
@@ -256,7 +256,7 @@ void verbs_adapter::close(const verbs_listener& l, std::vector<owned_id> ids) no
 
 namespace {
 
-// `port`: in the order of the wire.
+// `port`: in network byte order.
 void set_port(socket_address& a, std::uint16_t port) noexcept {
   if (a.get()->sa_family == AF_INET) {
     reinterpret_cast<sockaddr_in*>(a.get())->sin_port = port;
@@ -300,14 +300,14 @@ result<std::vector<owned_id>> listen_at(rdma_event_channel* cm, const cm_token& 
   std::vector<owned_id> ids;
   std::optional<failure> first;
   for (socket_address& at : *places) {
-    // The others have the port that the first one got.
+    // The others use the port of the first one.
     if (!ids.empty()) set_port(at, rdma_get_src_port(ids.front().get()));
     result<owned_id> id = listen_on(cm, token, space, at, where, how);
     if (id) {
       ids.push_back(std::move(*id));
       continue;
     }
-    // An address of the name that is no RDMA device's is left out, if there are others.
+    // An address of the name without an RDMA device is left out, if there are others.
     if (id.code() == errc::in_use) return id.why();
     if (!first) first = id.why();
   }
@@ -402,7 +402,7 @@ result<std::uint64_t> verbs_adapter::hand_over(std::uint64_t request, adapter& t
   if (client == nullptr) return no_such_request();
   client->from = nullptr;
   rdma_cm_id* const id = client->id.get();
-  // Here, where every event of it was acknowledged; from now on the other adapter hears of it.
+  // This adapter has acknowledged all its events; from now on the other adapter receives them.
   const auto move = [id, other, this] {
     return other == this || rdma_migrate_id(id, other->cm()) == 0;
   };
@@ -423,7 +423,7 @@ cm_news copy_of(const rdma_cm_event& event) noexcept {
   const std::size_t length = std::min<std::size_t>(p.private_data_len, news.data.bytes.size());
   if (p.private_data != nullptr) std::memcpy(news.data.bytes.data(), p.private_data, length);
   news.data.length = static_cast<std::uint8_t>(p.private_data != nullptr ? length : 0);
-  if (event.id->ps == RDMA_PS_UDP) {  // private data lies at the same place
+  if (event.id->ps == RDMA_PS_UDP) {  // private data is at the same place
     const rdma_ud_param& found = event.param.ud;
     news.peer_pair = found.qp_num;
     news.path = found.ah_attr;
@@ -449,7 +449,7 @@ bool verbs_adapter::read_cm() noexcept {
       const auto at = listeners_.find(token.number);
       on_request(news, at != listeners_.end() ? at->second : nullptr);
     } else if (token.what == cm_token::kind::request) {
-      // Whatever is told about a request that nobody answered: the client has gone.
+      // Any event for an unanswered request means that the client has disconnected.
       static_cast<void>(claim(token.number));
     } else if (token.what == cm_token::kind::pair && !removed) {
       verbs_pair* const p_found = find(static_cast<std::uint32_t>(token.number));
@@ -472,7 +472,7 @@ void verbs_adapter::on_request(const cm_news& news, verbs_listener* from) noexce
     event_place reserved = reserve_event();
     push_event(reserved, take_in(std::move(id), news, from->whom(), d.value, d.user, from));
   } catch (const std::bad_alloc&) {
-    return;  // its identifier has gone, and so the client hears a no
+    return;  // its identifier is destroyed, which rejects the client
   }
 }
 

@@ -34,7 +34,7 @@ failure cannot_register(int code, std::size_t bytes) {
   const std::string what = "registering " + std::to_string(bytes) + " bytes with the RDMA device";
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  // The kernel calls it forbidden where nothing at all may be locked.
+  // The kernel returns EPERM if nothing at all may be locked.
   if (limited && (code == ENOMEM || (code == EPERM && limit.rlim_cur == 0))) {
     return failure{errc::no_memory,
                    what + ": the limit of locked memory is " + std::to_string(limit.rlim_cur) +
@@ -94,11 +94,11 @@ bool verbs_domain::has_gid(const gid_bytes& gid) const noexcept {
 void verbs_domain::reload_gids() const noexcept {
   try {
     std::optional<std::vector<ibv_gid_entry>> now = read_gids(device_.context.get(), device_.port);
-    if (!now) return;  // the table stays as it was
+    if (!now) return;  // the table stays unchanged
     const std::lock_guard lock(gid_mutex_);
     gids_.swap(*now);
   } catch (const std::bad_alloc&) {
-    return;  // likewise
+    return;  // the same
   }
 }
 
@@ -157,14 +157,14 @@ result<std::unique_ptr<adapter>> verbs_domain::open(reactor& home) {
   return std::unique_ptr<adapter>(std::move(made));
 }
 
-// Every call of libibverbs that destroys something would destroy the parent's. Open descriptors would keep its queue pairs
-// alive beyond its end.
+// Every destroying call of libibverbs would destroy the parent's object. Open descriptors would
+// keep its queue pairs alive after its end.
 bool verbs_domain::leave_to_parent() noexcept {
-  // A thread that only the parent has may hold the lock: then they stay open.
+  // A thread that exists only in the parent may hold the lock: then the descriptors stay open.
   if (left_to_parent_ || !mutex_.try_lock()) return false;
   left_to_parent_ = true;
   for (verbs_adapter* const a : adapters_) a->close_descriptors();
-  if (reads_async_events()) {  // the device is not the program's own
+  if (reads_async_events()) {  // the device is not borrowed
     ::close(context()->async_fd);
     ::close(context()->cmd_fd);
   }
@@ -181,7 +181,7 @@ void verbs_domain::enter(verbs_adapter& a) {
 void verbs_domain::leave(verbs_adapter& a) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(adapters_, &a);
-  // Identifiers go before the channel that their events come by.
+  // Identifiers are destroyed before the channel of their events.
   requests_.drop([&a](const incoming& request) { return request.id->channel == a.cm(); });
 }
 
@@ -191,8 +191,8 @@ void verbs_domain::read_async_events() noexcept {
   while (ibv_get_async_event(device_.context.get(), &raw) == 0) {
     async_event told = to_event(raw);
     if (told.what == IBV_EVENT_GID_CHANGE) reload_gids();
-    // What it is about cannot be destroyed before its event is acknowledged, and somebody may be waiting
-    // for that in this very moment.
+    // The object of an event cannot be destroyed before the event is acknowledged, and a thread may
+    // be waiting for that at this moment.
     const auto owner = std::ranges::find_if(
         adapters_, [&told](const verbs_adapter* a) { return told.context == a; });
     if (owner != adapters_.end()) {
@@ -215,7 +215,7 @@ result<std::shared_ptr<domain>> make_domain(verbs::device found, const verbs_opt
   using domain_pointer = verbs::owned_or_borrowed<ibv_pd>;
   domain_pointer pd(options.pd, verbs::unless_borrowed{true});
   if (pd == nullptr) {
-    // Read by adapters, who must not block.
+    // Adapters read it and must not block.
     const int fd = found.context->async_fd;
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
     pd = domain_pointer(ibv_alloc_pd(found.context.get()));
@@ -243,7 +243,7 @@ result<std::vector<std::shared_ptr<domain>>> make_verbs_with_rails(const verbs_o
   }
   result<std::vector<verbs::device>> found = verbs::open_devices(options);
   if (!found) return found.why();
-  // No Worker could open it without.
+  // No Worker could open the domain without it.
   const result<verbs::owned_channel> cm = verbs::open_channel();
   if (!cm) return cm.why();
   std::vector<std::shared_ptr<domain>> all;

@@ -15,7 +15,7 @@ namespace cordma::transport::verbs {
 class verbs_adapter;
 struct incoming;
 
-// no_memory where the limit of locked memory is what stands in the way: it says which, and what to do.
+// no_memory: the limit of locked memory is the cause; the message names it and the remedy.
 [[nodiscard]] failure cannot_register(int code, std::size_t bytes);
 
 // Thread-safe.
@@ -38,16 +38,17 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] ibv_context* context() const noexcept { return device_.context.get(); }
   [[nodiscard]] ibv_pd* pd() const noexcept { return pd_.get(); }
   [[nodiscard]] const verbs_options& options() const noexcept { return options_; }
-  // By the options, of the GIDs that the port has now.
+  // Chooses by the options from the port's current GIDs.
   [[nodiscard]] std::optional<ibv_gid_entry> choose_gid(const gid_bytes* like) const;
-  // Why choose_gid() found none, on Ethernet, where nothing goes without.
+  // Reason why choose_gid() found none, on Ethernet, where every path needs one.
   [[nodiscard]] failure no_gid() const;
   [[nodiscard]] bool has_gid(const gid_bytes& gid) const noexcept;
-  // Options as they will be granted, or what is wrong with them.
+  // Returns the granted options, or the error in them.
   [[nodiscard]] result<queue_pair_options> grant(const queue_pair_options& asked) const;
 
-  // Asynchronous events come on one descriptor per device. Whichever adapter finds it readable reads
-  // it, and everybody concerned is told. Of a borrowed device the program reads them itself.
+  // Each device has one descriptor for asynchronous events. The adapter that finds it readable
+  // reads it, and forwards the events to all adapters concerned. On a borrowed device the program
+  // reads them.
   [[nodiscard]] bool reads_async_events() const noexcept { return caps_.tells_device_events; }
   void enter(verbs_adapter& a);
   void leave(verbs_adapter& a) noexcept;
@@ -56,7 +57,8 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   [[nodiscard]] in_transit<incoming>& requests() noexcept { return requests_; }
 
  private:
-  // After a change that the device told of. Where its events are the program's, before each look.
+  // Called after a change that the device reported, or before each look if the program reads the
+  // events.
   void reload_gids() const noexcept;
 
   device device_;
@@ -64,7 +66,7 @@ class verbs_domain final : public domain, public std::enable_shared_from_this<ve
   verbs_options options_;
   capabilities caps_;
   mutable std::mutex gid_mutex_;
-  mutable std::vector<ibv_gid_entry> gids_;  // of the port: read again by reload_gids()
+  mutable std::vector<ibv_gid_entry> gids_;  // GIDs of the port, updated by reload_gids()
   std::mutex mutex_;
   std::unordered_map<std::uint32_t, owned<ibv_mr>> regions_;  // by lkey
   std::vector<verbs_adapter*> adapters_;

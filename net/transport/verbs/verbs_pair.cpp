@@ -52,8 +52,8 @@ result<void> verbs_pair::make() {
                                        "cordma-info --devices for what it has)");
   }
   native_ = std::move(made);
-  // More than was asked for is not used: completions have room for the depths asked for, and whoever
-  // asks for fewer bytes inline wants fewer.
+  // A surplus is not used: completion queues have entries for the requested depths only, and a
+  // request for fewer inline bytes is deliberate.
   options_.inline_bytes = std::min(options_.inline_bytes, native_.given.max_inline_data);
   CORDMA_ASSERT_OP(options_.max_segments, <=, most_segments);
   number_ = native_.pair->qp_num;

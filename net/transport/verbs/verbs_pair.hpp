@@ -1,4 +1,4 @@
-// One queue pair: connected (RC, UC) or a datagram port (UD). What it promises is in README.md.
+// One queue pair: connected (RC, UC) or a datagram port (UD). README.md lists its guarantees.
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -17,34 +17,34 @@
 
 namespace cordma::transport::verbs {
 
-// Of a receive that succeeded: what came with its message, by the flags of its completion.
+// Sets the fields of a successful receive that its message carries, by the flags of the completion.
 void note_flags(completion& c, const ibv_wc& wc, const device& from) noexcept;
 
 class datagram_room;
 class port_directory;
 class verbs_receive_queue;
 
-// What both sides of a connection are set to.
+// The settings that both sides of a connection agreed on.
 struct agreed_terms {
   hello theirs;
   std::uint32_t peer = 0;        // number of its queue pair
   std::uint64_t peer_token = 0;  // out of band
   std::uint32_t answers = 0;     // reads and atomics of the peer, in flight
-  std::uint8_t mtu = 0;          // an ibv_mtu: what this side offers, until both have agreed
+  std::uint8_t mtu = 0;          // an ibv_mtu: the offer of this side, until both have agreed
   std::uint8_t timeout = 0;      // code
   ibv_ah_attr path{};
   address_handle* to_control = nullptr;  // held
-  std::optional<pair_descriptor> own;    // what this side's user was given
+  std::optional<pair_descriptor> own;    // descriptor passed to this side's user
 };
 
-// Room for the events that a queue pair reports in any case.
+// Reserved memory for the events that a queue pair always reports.
 struct own_events {
   event_place up = reserve_event();
   event_place end = reserve_event();
   event_place last;  // with a receive queue
 };
 
-// The receive queue that its messages take receives from, if any.
+// The receive queue that its messages consume receives from, if any.
 struct shared_receives {
   verbs_receive_queue* from = nullptr;
   checked_state<drawing> state{drawing::apart};
@@ -62,7 +62,7 @@ class verbs_pair final : public queue_pair {
  public:
   verbs_pair(verbs_adapter& home, const queue_pair_options& granted);
   ~verbs_pair() override;
-  // The queue pair on the device, ready to receive into; full, no_memory.
+  // Creates the queue pair on the device, ready for receives; full, no_memory.
   [[nodiscard]] result<void> make();
 
   [[nodiscard]] const queue_pair_options& actual() const noexcept override { return options_; }
@@ -93,31 +93,33 @@ class verbs_pair final : public queue_pair {
   // Called by the adapter.
   void begin(std::vector<socket_address> candidates, std::string peer,
              std::span<const std::byte> data);
-  // Where it fails, `client` keeps its identifier as long as there is somebody to be told.
+  // On failure, `client` keeps its identifier if the client can still be notified.
   [[nodiscard]] result<void> answer(incoming& client, std::span<const std::byte> data);
-  // service::ud: to where it sends and receives.
+  // service::ud: makes the port send and receive.
   [[nodiscard]] result<void> open_port();
   void on_news(const cm_news& news) noexcept;
   void on_word(const control_message& m) noexcept;
   void on_async(ibv_event_type what) noexcept;
-  // The first of what was taken together, and those behind it that are alike; returns the one behind those. Null: the
-  // first is for on_completion(). REQUIRES that there is one.
+  // Handles the first completion of a batch, and the similar ones after it; returns the next one.
+  // Null: the first one is for on_completion(). REQUIRES that there is one.
   [[nodiscard]] const ibv_wc* take_usual(completion_outlet& out, const ibv_wc* next,
                                          const ibv_wc* end) noexcept;
   void on_completion(const ibv_wc& wc) noexcept;
-  // Of its receive queue: what became of a message, told as every transport does.
+  // For a completion of its receive queue: the status of the message, translated as on every
+  // transport.
   [[nodiscard]] wc_status on_shared_receive(const ibv_wc& wc) noexcept;
   [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_completions() const noexcept {
     return sends_.has_finished() || receives_.any_finished();
   }
-  // Whether the device owes the completion of a request of this side's own, its probe among them.
+  // True if the device owes the completion of a request of this side, including the probe.
   [[nodiscard]] bool is_sending() const noexcept {
     return !sends_.idle() || (watch_.is_probing() && !has_failed());
   }
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
-  // Whether its peer's control port is the one there. Each host numbers its queue pairs by itself, and through
-  // rdma_cm there are no tokens: a number without the address could be of a host that it never spoke to.
+  // True if this control port is that of its peer. Each host numbers its queue pairs separately,
+  // and through rdma_cm there are no tokens: a number without the address could be of an unknown
+  // host.
   [[nodiscard]] bool has_peer_at(const datagram_address& where, std::uint32_t port) const noexcept;
   [[nodiscard]] bool receives_from(const verbs_receive_queue& q) const noexcept {
     return shared_.from == &q;
@@ -128,7 +130,7 @@ class verbs_pair final : public queue_pair {
 
  private:
   using phase = life_phase;
-  // Needed until the connection is up.
+  // Needed until the connection is established.
   struct handshake {
     peer_addresses candidates;
     failure last{errc::unreachable};
@@ -143,15 +145,16 @@ class verbs_pair final : public queue_pair {
   [[nodiscard]] bool datagrams() const noexcept { return options_.type == service::ud; }
   [[nodiscard]] bool plain() const noexcept { return options_.peer == peer_kind::plain; }
   [[nodiscard]] bool puts() const noexcept { return options_.type == service::rc; }
-  static constexpr std::uint32_t put_segments = 2;  // the head, and what is behind it
-  // Requests on the device at once: those of the layer above, the probe, and what is put.
+  static constexpr std::uint32_t put_segments = 2;  // the head, and the bytes after it
+  // Requests on the device at once: those of the layer above, the probe, and those of put().
   [[nodiscard]] std::uint32_t most_sends() const noexcept {
     return options_.send_depth + 1 + (puts() ? puts_beside(options_.send_depth) : 0);
   }
   [[nodiscard]] std::uint32_t completions() const noexcept {
     return most_sends() + options_.recv_depth;
   }
-  // The request that was numbered last is a bind, or is not on the device: its end is not a usual one.
+  // The last numbered request is a bind, or is not on the device: its completion is not on the fast
+  // path.
   void note_special() noexcept {
     sends_.note_special();
     choose_usual();
@@ -165,7 +168,7 @@ class verbs_pair final : public queue_pair {
                           std::uint32_t number) noexcept;
   [[nodiscard]] bool fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
                                   send_slot& slot) noexcept;
-  // A request of nothing that the peer's device answers behind everything before it.
+  // The operation of an empty request that the peer's device answers after all earlier ones.
   [[nodiscard]] access right_to_ask() const noexcept;
   [[nodiscard]] ibv_wr_opcode opcode_to_ask() const noexcept;
   [[nodiscard]] posted post_unusual(const send_request& r) noexcept;
@@ -176,7 +179,7 @@ class verbs_pair final : public queue_pair {
                int code) noexcept;
   void refused_receive(std::uint32_t place, int code) noexcept;
   [[nodiscard]] posted post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept;
-  // errno, 0 where the device has it.
+  // Returns errno, or 0 if the device has the receive.
   [[nodiscard]] int to_device(const recv_request& r, std::uint32_t place) noexcept;
   [[nodiscard]] bool takes_usual(completion_outlet& out, const ibv_wc& wc) noexcept;
   [[nodiscard]] bool takes_usual_receive(completion_outlet& out, const ibv_wc& wc) noexcept;
@@ -189,10 +192,10 @@ class verbs_pair final : public queue_pair {
   void on_receive(std::uint32_t place, const ibv_wc& wc) noexcept;
   [[nodiscard]] wc_status begin_receive(const ibv_wc& wc) noexcept;
   [[nodiscard]] static completion outcome_of(const recv_slot& s) noexcept;
-  // A receive ends with `c`, which need not name it.
+  // Completes a receive with `c`, which need not carry its id.
   void finish(std::uint32_t place, const completion& c) noexcept;
   [[nodiscard]] int post_datagram(std::uint32_t place) noexcept;
-  // False: it was posted again. `bytes`: of the message.
+  // False: it was posted again. `bytes`: length of the message.
   [[nodiscard]] bool take_datagram(std::uint32_t place, const ibv_wc& wc,
                                    std::uint32_t& bytes) noexcept;
   [[nodiscard]] wc_status told(opcode op, wc_status status) const noexcept;
@@ -202,16 +205,17 @@ class verbs_pair final : public queue_pair {
   }
 
   // receive_queue.cpp
-  // In error, or about to be, while the device may still complete receives of its receive queue.
+  // True in error, or shortly before, while the device may still complete receives of its receive
+  // queue.
   [[nodiscard]] bool awaits_last() const noexcept;
   void last_receive() noexcept;
-  // True: the receive queue has taken over what the device has of it.
+  // True: the receive queue has taken over its objects on the device.
   [[nodiscard]] bool let_go() noexcept;
 
   // datagram.cpp
   void leave_groups() noexcept;
   [[nodiscard]] result<port_directory*> directory();
-  // For the request that was numbered last. Null: no way there.
+  // For the last numbered request. Null: no path to the peer.
   [[nodiscard]] ibv_ah* handle_to(const datagram_address& peer) noexcept;
 
   // verbs_pair_life.cpp: errors, closing, probing
@@ -238,7 +242,7 @@ class verbs_pair final : public queue_pair {
   void watch_arrivals() noexcept;
   [[nodiscard]] failure reset(const char* how) const noexcept;
 
-  // handshake.cpp: coming up
+  // handshake.cpp: establishing
   void try_next_candidate() noexcept;
   [[nodiscard]] result<void> try_candidate(const socket_address& to);
   void next_or_fail(failure why) noexcept;

@@ -1,5 +1,5 @@
-// From a request to the device, and from its completion back: what every message goes through, in one file,
-// so that the compiler sees it whole.
+// From a request to the device, and from its completion back. All code that every message passes
+// through is in this file, so that the compiler can inline across it.
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
@@ -38,7 +38,7 @@ wc_status to_status(ibv_wc_status s) noexcept {
 constexpr std::uint32_t bit(opcode op) noexcept { return 1U << static_cast<unsigned>(op); }
 constexpr bool is_among(std::uint32_t set, opcode op) noexcept { return (set & bit(op)) != 0; }
 
-// What send_queue::post_one() is enough for.
+// The operations that send_queue::post_one() supports.
 constexpr std::uint32_t plain_ops = bit(opcode::send) | bit(opcode::send_imm) | bit(opcode::write) |
                                     bit(opcode::write_imm) | bit(opcode::read);
 constexpr std::uint32_t with_payload = bit(opcode::send) | bit(opcode::send_imm) |
@@ -73,7 +73,7 @@ failure never_posted(std::string_view what) noexcept {
   return failure::of(errc::driver, {"the device completed ", what, " that was never posted"});
 }
 
-// What it was that arrived.
+// The kind of an arrived message.
 opcode kind_of(const ibv_wc& wc) noexcept {
   return wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM ? opcode::recv_write_imm : opcode::recv;
 }
@@ -86,7 +86,7 @@ std::uint64_t bytes_of(const send_request& r) noexcept {
 
 }  // namespace
 
-// ---- which way requests and completions go ----
+// ---- the path of requests and completions ----
 
 void verbs_pair::move_to(phase p) noexcept {
   const int waited = waits_for_word(phase_) ? 1 : 0;
@@ -96,8 +96,8 @@ void verbs_pair::move_to(phase p) noexcept {
   choose_usual();
 }
 
-// From closing on an end may be what something waits for, and before it is open a receive may open it.
-// Nothing goes ahead of what waits for a doorbell.
+// From `closing` on, the end of a request may be awaited; before `open`, a receive may establish
+// the connection. No request overtakes a list that waits for its doorbell.
 void verbs_pair::choose_usual() noexcept {
   const bool loses_nothing = options_.type == service::rc;
   const bool direct = loses_nothing && !has_failed() && !home_.has_list(*this);
@@ -108,7 +108,7 @@ void verbs_pair::choose_usual() noexcept {
 
 // ---- posting ----
 
-// The IBV_SEND_* of a request that takes the short way, and has no flags. `total`: the bytes of its
+// Returns the IBV_SEND_* flags of a fast-path request without flags. `total`: the bytes of its
 // segments.
 [[gnu::always_inline]] inline unsigned verbs_pair::usual_marks(const send_request& r,
                                                                std::uint64_t total,
@@ -117,18 +117,18 @@ void verbs_pair::choose_usual() noexcept {
     slot.byte_len = static_cast<std::uint32_t>(total);
     return IBV_SEND_SIGNALED;
   }
-  // Of nothing there is nothing to carry.
+  // Zero bytes are not sent inline.
   const unsigned carried = total - 1 < options_.inline_bytes ? unsigned{IBV_SEND_INLINE} : 0U;
   return IBV_SEND_SIGNALED | carried;
 }
 
-// Any request. False: there is no way to that peer, or no such window.
+// Fills any request. False: there is no path to that peer, or no such window.
 bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
                       std::uint32_t number) noexcept {
   send_slot& slot = sends_[number];
-  std::copy_n(as_sges(r.segments), r.segment_count, sges);  // it may wait for its doorbell
+  std::copy_n(as_sges(r.segments), r.segment_count, sges);  // the request may wait for its doorbell
   const std::uint64_t total = bytes_of(r);
-  // What goes inline is copied by the CPU.
+  // The CPU copies inline data.
   const bool carried = (usual_marks(r, total, slot) & IBV_SEND_INLINE) != 0 &&
                        is_among(with_payload, r.op) && (r.flags & post_flag::device_memory) == 0;
   describe(wr, r, sges, names_.send(number),
@@ -137,8 +137,8 @@ bool verbs_pair::fill(ibv_send_wr& wr, ibv_sge* sges, const send_request& r,
   return fill_special(wr, r, total, slot);
 }
 
-// A read of nothing is answered once all before it lies in the peer's memory. Soft-RoCE breaks the connection
-// when it is repeated; there a write is acknowledged no sooner.
+// A read of zero bytes is answered once all requests before it are in the peer's memory. Soft-RoCE
+// breaks the connection if the read is repeated; there a write is acknowledged no sooner.
 access verbs_pair::right_to_ask() const noexcept {
   return home_.owner().hardware().is_soft_roce() ? access::remote_write : access::remote_read;
 }
@@ -147,7 +147,7 @@ ibv_wr_opcode verbs_pair::opcode_to_ask() const noexcept {
   return right_to_ask() == access::remote_read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
 }
 
-// What is not the same for most requests.
+// Fills the parts that differ from most requests.
 bool verbs_pair::fill_special(ibv_send_wr& wr, const send_request& r, std::uint64_t total,
                               send_slot& slot) noexcept {
   CORDMA_REQUIRE(r.op != opcode::recv && r.op != opcode::recv_write_imm);
@@ -204,7 +204,7 @@ posted verbs_pair::post_send(const send_request& r, completion&) noexcept {
   return post_usual(r, r.segments->length, number, slot);
 }
 
-// One request in place, with a copy of what it carries. Nothing of it is kept, nothing completes.
+// Posts one request directly, with inline data. Keeps no record of it; nothing completes.
 bool verbs_pair::put(message_head head, const std::byte* data, std::uint32_t bytes) noexcept {
   if (!puts_.can_take(bytes) || !names_.takes_any()) [[unlikely]]
     return false;
@@ -220,12 +220,13 @@ bool verbs_pair::put(message_head head, const std::byte* data, std::uint32_t byt
   wr.send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
   if (puts_.next_completes()) wr.send_flags |= IBV_SEND_SIGNALED;
   if (native_.sends.post(&wr).code != 0) [[unlikely]]
-    return false;  // post_send() meets the same, and says so
+    return false;  // post_send() fails in the same way and reports it
   puts_.take();
   return true;
 }
 
-// What was numbered last, of other than one segment: a loop that would cost the others the registers it needs.
+// Posts the last numbered request if it has not exactly one segment: the loop would take registers
+// from the common case.
 posted verbs_pair::post_gathered(const send_request& r) noexcept {
   const std::uint32_t number = sends_.posted() - 1;
   return post_usual(r, bytes_of(r), number, sends_[number]);
@@ -242,19 +243,19 @@ posted verbs_pair::post_gathered(const send_request& r) noexcept {
   return posted::pending;
 }
 
-// What was numbered last.
+// Posts the last numbered request.
 posted verbs_pair::post_unusual(const send_request& r) noexcept {
   const std::uint32_t number = sends_.posted() - 1;
   const bool by_counting = r.op == opcode::flush && !has(terms_.theirs.rights, right_to_ask());
   if (has_failed() || by_counting) {
-    if (!has_failed()) ring();  // what is before it has to end some time
+    if (!has_failed()) ring();  // the requests before it must end at some time
     park(sends_[number]);
     return posted::pending;
   }
   post_list& l = home_.list_for(*this);
   if (l.count == 0) l.first = number;
   if (!fill(l.requests[l.count], &l.segments[l.count * most_segments], r, number)) {
-    // No way to that peer.
+    // No path to that peer.
     if (l.count == 0) {
       drop_list();
     } else {
@@ -269,12 +270,12 @@ posted verbs_pair::post_unusual(const send_request& r) noexcept {
   if (!more || l.count == post_list_length) {
     post(l);
   } else {
-    choose_usual();  // nothing goes ahead of the list
+    choose_usual();  // no request overtakes the list
   }
   return posted::pending;
 }
 
-// The device does not get it: its turn comes when those before it are done.
+// The request is not posted to the device: it ends after the requests before it.
 void verbs_pair::park(send_slot& slot) noexcept {
   slot.on_device = false;
   note_special();
@@ -284,7 +285,7 @@ void verbs_pair::park(send_slot& slot) noexcept {
 void verbs_pair::post(post_list& l) noexcept {
   const std::size_t count = l.count;
   for (std::size_t i = 0; i + 1 < count; ++i) l.requests[i].next = &l.requests[i + 1];
-  // The completion of the last one stands for all of the list: they end in order.
+  // The completion of the last request covers the complete list: they end in order.
   l.requests[count - 1].send_flags |= IBV_SEND_SIGNALED;
   drop_list();
   const post_outcome outcome = native_.sends.post(l.requests.data());
@@ -295,7 +296,8 @@ void verbs_pair::post(post_list& l) noexcept {
   refused(l.first, count, static_cast<std::size_t>(ahead), known, outcome.code);
 }
 
-// Those ahead of `bad` are on the device. Where it is not known which one it was, each of them is told so.
+// The requests before `bad` are on the device. If it is not known which one failed, all of them get
+// the error.
 void verbs_pair::refused(std::uint32_t first, std::size_t count, std::size_t bad, bool known,
                          int code) noexcept {
   CORDMA_REQUIRE_OP(bad, <, count);
@@ -330,7 +332,7 @@ posted verbs_pair::post_recv(const recv_request& r, completion&) noexcept {
   return posted::pending;
 }
 
-// Of a connection that failed, or is none that loses nothing.
+// For a connection that failed, or has a service other than rc.
 posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place) noexcept {
   int code = 0;
   if (has_failed()) {
@@ -348,7 +350,7 @@ posted verbs_pair::post_unusual_recv(const recv_request& r, std::uint32_t place)
 [[gnu::always_inline]] inline int verbs_pair::to_device(const recv_request& r,
                                                         std::uint32_t place) noexcept {
   ibv_recv_wr wr = to_wr(r, names_.receive(place));
-  ibv_recv_wr* bad;  // it could be no other
+  ibv_recv_wr* bad;  // can only be this receive
   return ibv_post_recv(native_.pair.get(), &wr, &bad);
 }
 
@@ -359,10 +361,10 @@ void verbs_pair::refused_receive(std::uint32_t place, int code) noexcept {
 
 // ---- completions of a queue pair ----
 
-// What the device says, in the words that hold for all transports. A queue pair refuses what the
-// connection has no right to as an invalid request. A receive fails as one whose message would invalidate
-// what it must not. Soft-RoCE has words of its own for a message that
-// is longer than its receive.
+// Translates a device status to the common meaning of all transports. A queue pair refuses an
+// access without a right on the connection as an invalid request. A receive fails if its message
+// would invalidate a key that it must not. Soft-RoCE has other codes for a message longer than its
+// receive.
 wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
   const bool bad_key = op == opcode::recv && status == wc_status::rem_inv_req_err;
   if (bad_key) return wc_status::loc_access_err;
@@ -378,7 +380,7 @@ wc_status verbs_pair::told(opcode op, wc_status status) const noexcept {
 wc_status verbs_pair::begin_receive(const ibv_wc& wc) noexcept {
   const bool coming_up = phase_ == phase::accepting || phase_ == phase::attaching;
   if (coming_up && wc.status == IBV_WC_SUCCESS) {
-    // Faster than the peer's last word, and as good.
+    // It overtook the last handshake message, and confirms the connection as well.
     came_up_by_sign();
   }
   return told(opcode::recv, to_status(wc.status));
@@ -395,8 +397,8 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   return c;
 }
 
-// Most completions: of the request whose turn it is. None is of a special one, and nothing else is to be
-// done. Where there is room to tell it, all that ended before was told: see mark_completed().
+// The common case: a completion of the next request, not a special one, with nothing else to do. If
+// there is free space in `out`, all earlier completions were reported: see mark_completed().
 [[gnu::always_inline]] inline bool verbs_pair::takes_usual(completion_outlet& out,
                                                            const ibv_wc& wc) noexcept {
   const bool is_next = names_.is_usual_send(wc.wr_id, sends_.done()) && !sends_.idle();
@@ -407,7 +409,7 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   return true;
 }
 
-// Likewise of a receive on a connection.
+// The same for a receive on a connection.
 [[gnu::always_inline]] inline bool verbs_pair::takes_usual_receive(completion_outlet& out,
                                                                    const ibv_wc& wc) noexcept {
   const std::uint64_t named = names_.usual_receive(wc.wr_id);
@@ -422,7 +424,7 @@ completion verbs_pair::outcome_of(const send_slot& s) noexcept {
   return true;
 }
 
-// Those of one kind come mostly together.
+// Completions of one kind mostly arrive together.
 [[gnu::always_inline]] inline const ibv_wc* verbs_pair::take_usual(completion_outlet& out,
                                                                    const ibv_wc* next,
                                                                    const ibv_wc* end) noexcept {
@@ -453,7 +455,7 @@ void verbs_pair::on_send(std::uint32_t number, const ibv_wc& wc) noexcept {
   if (phase_ == phase::closing) advance_close();
 }
 
-// Those before the last one asked for no completion of their own: having none, they succeeded.
+// The requests before the last one requested no completion: without one, they succeeded.
 void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
   send_slot& last = sends_.end(count);
   last.status = told(last.op, to_status(wc.status));
@@ -467,7 +469,8 @@ void verbs_pair::end_sends(std::uint32_t count, const ibv_wc& wc) noexcept {
   }
 }
 
-// Devices stop the sends of a port of which one failed, and go on when told to; Soft-RoCE gives the port up.
+// Devices stop the sends of a port after a failed one, and continue on request; Soft-RoCE fails the
+// port.
 void verbs_pair::after_failed_datagram() noexcept {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
@@ -529,7 +532,7 @@ void verbs_pair::finish(std::uint32_t place, const completion& c) noexcept {
   settle();
 }
 
-// What the device does not know of ends when everything before it has.
+// A request that is not on the device ends when all requests before it have ended.
 void verbs_pair::settle() noexcept {
   while (!sends_.idle() && !sends_[sends_.done()].on_device) {
     send_slot& slot = sends_.end();
@@ -555,7 +558,8 @@ void verbs_pair::on_probe(const ibv_wc& wc) noexcept {
   advance_close();
 }
 
-// Of one that failed, or asked for it. Nobody waits for it: a failure is the end of the connection.
+// Handles the completion of a put that failed or requested one. No caller waits for it: a failure
+// ends the connection.
 void verbs_pair::on_put(std::uint32_t number, const ibv_wc& wc) noexcept {
   const wc_status status = told(opcode::send, to_status(wc.status));
   if (status != wc_status::success) return fail_request(status, opcode::send, wc.vendor_err);
@@ -564,7 +568,7 @@ void verbs_pair::on_put(std::uint32_t number, const ibv_wc& wc) noexcept {
 
 void verbs_pair::on_completion(const ibv_wc& wc) noexcept {
   const work_id id = unpack(wc.wr_id);
-  if (!names_.is_own(id)) return;  // of one that sat here before
+  if (!names_.is_own(id)) return;  // of an earlier queue pair at this index
   watch_.on_completion();
   switch (id.what) {
     case work::send: return on_send(id.number, wc);
@@ -586,7 +590,7 @@ void verbs_adapter::drain(ibv_cq* queue) noexcept {
   }
 }
 
-// Outside of what poll() tells by itself.
+// Used outside the direct output of poll().
 std::size_t verbs_adapter::take_with_care(completion_queue& q) noexcept {
   std::array<ibv_wc, completions_per_poll> taken;
   const std::size_t count = q.queue.take(taken);
@@ -596,7 +600,8 @@ std::size_t verbs_adapter::take_with_care(completion_queue& q) noexcept {
   return count;
 }
 
-// The first of `rest`: where it drains the queue, the others are told from within. The next one to be told.
+// Reports the first of `rest`. If that drains the queue, the others are reported within it. Returns
+// the next one.
 const ibv_wc* verbs_adapter::tell_with_care(completion_queue& q, completion_batch rest) noexcept {
   completion_batch* const before = std::exchange(q.telling, &rest);
   on_unusual(*rest.next++);
@@ -604,7 +609,8 @@ const ibv_wc* verbs_adapter::tell_with_care(completion_queue& q, completion_batc
   return rest.next;
 }
 
-// Most completions concern nobody else; at any other the queue may be drained. Whether there were any.
+// Most completions concern no other object; any other one may drain the queue. Returns whether
+// there were any.
 [[gnu::always_inline]] inline bool verbs_adapter::take_from(completion_queue& q) noexcept {
   std::array<ibv_wc, completions_per_poll> taken;
   const std::size_t count = q.queue.take(taken);
@@ -625,14 +631,14 @@ void verbs_adapter::on_unusual(const ibv_wc& wc) noexcept {
   if (verbs_pair* const p = pairs_.at(id.place); p != nullptr) p->on_completion(wc);
 }
 
-// Of what is the adapter's own, rather than a queue pair's.
+// Handles a completion of the adapter itself, not of a queue pair.
 void verbs_adapter::on_own_completion(const ibv_wc& wc) noexcept {
   const work_id id = unpack(wc.wr_id);
   if (id.what == work::shared_receive) return on_shared_receive(id, wc);
   if (control_ != nullptr) control_->on_completion(id, wc);
 }
 
-// Of each owner in the list what there is; who has more comes next time, in the same order.
+// Takes from each owner in the list; owners with more completions stay in it, in the same order.
 template <class Link>
 std::size_t hand_out_of(list<Link>& completed, std::span<completion> out) noexcept {
   std::size_t n = 0;
@@ -651,7 +657,7 @@ std::size_t verbs_adapter::hand_out(std::span<completion> out) noexcept {
   return n + hand_out_of(completed_shared_, out.subspan(n));
 }
 
-// A poll in which more is due. What could not be handed out before comes first.
+// Begins a poll that is not short. Completions left from an earlier poll are returned first.
 void verbs_adapter::begin_poll(std::span<completion> out, bool& progressed) noexcept {
   const bool at_once = completed_.empty() && completed_shared_.empty();
   outlet_.open(out.first(at_once ? out.size() : 0));
@@ -660,7 +666,7 @@ void verbs_adapter::begin_poll(std::span<completion> out, bool& progressed) noex
   if (look()) progressed = true;
 }
 
-// `out`: room behind what was told.
+// `out`: the space after the completions reported directly.
 std::size_t verbs_adapter::end_poll(std::span<completion> out, bool& progressed) noexcept {
   if (look_.take_wake() && !progressed) {
     progressed = look();

@@ -1,4 +1,4 @@
-// service::ud: one port that talks to many peers, and to groups.
+// service::ud: one port that communicates with many peers, and with groups.
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
@@ -17,8 +17,8 @@
 namespace cordma::transport::verbs {
 namespace {
 
-// A multicast address stands for itself. Any other name gets one out of 239.192.0.0/14, which is for
-// use within an organization (RFC 2365), by its checksum.
+// A multicast address is used unchanged. Any other name is mapped by its checksum to an address in
+// 239.192.0.0/14, which is for use within an organization (RFC 2365).
 gid_bytes group_gid(const address& name) noexcept {
   gid_bytes gid{};
   in6_addr v6{};
@@ -44,7 +44,7 @@ failure cannot_announce(int code, const address& name) {
   return failure::from_os(code, "joining the group " + name.text() + " (" + remedy + ")");
 }
 
-// Switches and the kernel hear of a membership through a socket; the device only filters.
+// A socket announces the membership to switches and the kernel; the device only filters.
 result<unique_fd> announce_membership(const gid_bytes& group, unsigned interface_index,
                                       const address& name) {
   const bool v4 = group[0] == std::byte{0};
@@ -100,8 +100,8 @@ ibv_ah* verbs_pair::handle_to(const datagram_address& peer) noexcept {
   return h != nullptr ? h->native.get() : nullptr;
 }
 
-// False: what came is longer than the receive. It is lost, and the receive waits for the next one, or has
-// failed.
+// False: the datagram is longer than the receive. It is lost, and the receive waits for the next
+// one, or has failed.
 bool verbs_pair::take_datagram(std::uint32_t place, const ibv_wc& wc,
                                std::uint32_t& bytes) noexcept {
   const datagram_room::kept& k = datagrams_.room->at(place);

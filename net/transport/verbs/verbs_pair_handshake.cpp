@@ -1,4 +1,5 @@
-// Coming up through rdma_cm: resolving, asking, answering, and the steps of the queue pair.
+// Establishing through rdma_cm: resolving, requesting, answering, and the state changes of the
+// queue pair.
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
@@ -13,9 +14,9 @@
 namespace cordma::transport::verbs {
 namespace {
 
-// Of the reasons for which the connection manager rejects (IBTA, 12.6.7.2).
+// Reject reasons of the connection manager (IBTA, 12.6.7.2).
 constexpr int reject_no_listener = 8;   // invalid service ID
-constexpr int reject_by_consumer = 28;  // somebody called rdma_reject(), or went away
+constexpr int reject_by_consumer = 28;  // the peer called rdma_reject(), or ended
 
 failure request_is_gone(const std::string& peer) {
   return {errc::bad_state, "the client " + peer + " has hung up: its request is gone"};
@@ -29,7 +30,7 @@ result<void> modify(ibv_qp* qp, ibv_qp_attr& attr, int mask, const char* what) {
 
 }  // namespace
 
-// The port is asked once: what the peer is told is what this side holds to.
+// Reads the port once: this side keeps to the value that it sent to the peer.
 std::uint8_t verbs_pair::offered_mtu() noexcept {
   if (terms_.mtu == 0) {
     const std::uint32_t most = home_.owner().options().mtu;
@@ -139,9 +140,9 @@ void verbs_pair::follow(const cm_news& news) {
       }
       if (carrying()) enter_error(reset("the peer ended it, or is gone"));
       return;
-    case RDMA_CM_EVENT_DEVICE_REMOVAL:  // of a device that is not ours, and never led to the peer
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:  // of another device, which never reached the peer
       return next_or_fail({errc::unreachable, "no RDMA device leads to " + peer_});
-    default: return;  // ADDR_CHANGE, TIMEWAIT_EXIT: nothing to be done
+    default: return;  // ADDR_CHANGE, TIMEWAIT_EXIT: ignored
   }
 }
 
@@ -177,9 +178,9 @@ void verbs_pair::agree(const hello& theirs, const read_depths& reads) {
   options_.read_depth = std::max(std::min(options_.read_depth, reads.ours), 1U);
 }
 
-// With a peer that says nothing of itself: rdma_cm has both sides' depths and the path's MTU, and gives a
-// queue pair the right to be written, and to be read where it answers reads. The pause before a message
-// is offered again is the one that this side would ask for.
+// Sets the terms with a peer that sends none. rdma_cm has both sides' depths and the path's MTU,
+// and grants the right to write, and to read if the peer answers reads. The RNR timer is this
+// side's own value.
 void verbs_pair::agree_unsaid(const read_depths& reads) {
   hello theirs = greeting(hello_kind::accept);
   theirs.control_pair = 0;
@@ -283,7 +284,8 @@ result<void> verbs_pair::answer(incoming& client, std::span<const std::byte> dat
   }
   move_to(phase::accepting);
   home_.home().add(timer_, after(home_.home().now(), options_.connect_timeout));
-  // If the client's RTU is lost, rdma_cm repeats its REP after 4.1 s: `attach` asks the client earlier.
+  // If the client's RTU is lost, rdma_cm repeats its REP after 4.1 s: `attach` queries the client
+  // earlier.
   repeat_after_ = first_attach_for_rtu;
   if (terms_.to_control != nullptr) home_.home().add(repeat_, home_.home().now() + repeat_after_);
   return {};
@@ -302,13 +304,13 @@ result<void> verbs_pair::make_ready(std::uint32_t peer_number) {
   return to_send(attr, mask);
 }
 
-// What rdma_cm knows of the way to the peer, for a queue pair that is to be in `state`.
+// Reads the path to the peer from rdma_cm, for a queue pair that enters `state`.
 result<void> verbs_pair::ask_path(ibv_qp_state state, ibv_qp_attr& attr, int& mask) const {
   attr = ibv_qp_attr{};
   attr.qp_state = state;
   mask = 0;
   if (rdma_init_qp_attr(id_.get(), &attr, &mask) == 0) return {};
-  // The connection is in no state to have a path any more.
+  // The connection is in a state without a path.
   if (errno == EINVAL) return hung_up().with_errno(EINVAL);
   return failure::from_os(errno, "the path to " + peer_);
 }
@@ -317,8 +319,7 @@ failure verbs_pair::hung_up() const {
   return {errc::connection_aborted, peer_ + " hung up in the handshake"};
 }
 
-// `attr` comes from rdma_cm or a descriptor; what both sides agreed on and what the operator set has
-// the last word.
+// `attr` is from rdma_cm or a descriptor; the agreed terms and the operator's settings override it.
 result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   const verbs_options& options = home_.owner().options();
   const bool by_gid = attr.ah_attr.is_global != 0;
@@ -332,11 +333,11 @@ result<void> verbs_pair::to_receive(ibv_qp_attr attr, int mask) {
   terms_.mtu = std::min(terms_.mtu, static_cast<std::uint8_t>(attr.path_mtu));
   attr.path_mtu = static_cast<ibv_mtu>(terms_.mtu);
   attr.max_dest_rd_atomic = static_cast<std::uint8_t>(terms_.answers);
-  // The side that has no receive names the pause; it is the one that the other side asked for.
+  // The side without a receive sends the RNR timer: the value that the other side requested.
   attr.min_rnr_timer = terms_.theirs.rnr_timer;
   if (options.service_level != 0) attr.ah_attr.sl = options.service_level;
   if (options.traffic_class != 0) attr.ah_attr.grh.traffic_class = options.traffic_class;
-  // Rights and depths of the peer are those of this side's options, not of rdma_cm.
+  // Rights and depths of the peer are from this side's options, not from rdma_cm.
   mask &= ~IBV_QP_ACCESS_FLAGS;
   if (options_.type == service::uc) mask &= ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   const result<void> done =
@@ -367,7 +368,7 @@ result<void> verbs_pair::to_send(ibv_qp_attr attr, int mask) {
   return modify(native_.pair.get(), attr, mask, "preparing the queue pair to send");
 }
 
-// What the device has is asked of it, as long as it has the queue pair.
+// Queries the device for its values, while it has the queue pair.
 ibv_qp_attr verbs_pair::granted_attributes() const {
   constexpr int asked = IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                         IBV_QP_MIN_RNR_TIMER | IBV_QP_PKEY_INDEX | IBV_QP_AV;
@@ -381,7 +382,7 @@ ibv_qp_attr verbs_pair::granted_attributes() const {
 std::vector<property> verbs_pair::properties() const {
   const device& d = home_.owner().hardware();
   const ibv_qp_attr has = granted_attributes();
-  // A datagram port has no way of its own, but that of each peer.
+  // A datagram port has no single path, but one per peer.
   const ibv_ah_attr& way = datagrams() ? terms_.path : has.ah_attr;
   std::uint16_t pkey = 0;
   static_cast<void>(ibv_query_pkey(d.context.get(), d.port, has.pkey_index, &pkey));

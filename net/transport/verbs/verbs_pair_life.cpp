@@ -1,4 +1,4 @@
-// The life of a queue pair between coming up and going away: errors, closing, probing.
+// The life of a queue pair from establishment to destruction: errors, closing, probing.
 #include <cordma/net/transport/verbs/control_port.hpp>
 #include <cordma/net/transport/verbs/datagram_room.hpp>
 #include <cordma/net/transport/verbs/port_directory.hpp>
@@ -11,7 +11,8 @@
 namespace cordma::transport::verbs {
 namespace {
 
-// What a device may take to hand back the requests of a queue pair in error, before it is taken away.
+// Longest time for a device to return the requests of a queue pair in error, before the queue pair
+// is destroyed.
 constexpr duration flush_patience = std::chrono::milliseconds(500);
 constexpr int looks_at_arrivals = 4;  // per peer_timeout
 constexpr duration first_repeat = std::chrono::milliseconds(20);
@@ -82,18 +83,18 @@ void verbs_pair::device_removed() noexcept {
   enter_error(carrying() && !datagrams() ? reset(how) : failure::of(errc::unreachable, {how}));
 }
 
-// From here on nothing more is carried out. What is on the device comes back flushed by itself; where
-// it does not, revoke() fetches it.
+// From here on no request is carried out. The device flushes the requests that it has; if it does
+// not, revoke() ends them.
 void verbs_pair::enter_error(failure why) noexcept {
   if (has_failed()) return;
-  // Whoever waits for the connection learns that there will be none.
+  // Reports that the connection will not be established.
   if (!carrying() && !datagrams()) {
     return never_came_up(cm_event::type::failed, std::move(why), {});
   }
   die();
   tell(events_.end, cm_event::type::disconnected, std::move(why), {});
   if (native_.pair != nullptr) set_error_state();
-  // The peer learns it at once, whether or not it was told goodbye.
+  // Notifies the peer at once, even if goodbye was sent.
   if (id_ != nullptr) {
     rdma_disconnect(id_.get());
   } else if (!datagrams() && !watch_.said_goodbye()) {
@@ -125,16 +126,16 @@ void verbs_pair::set_error_state() noexcept {
   static_cast<void>(ibv_modify_qp(native_.pair.get(), &attr, IBV_QP_STATE));
 }
 
-// Whoever reads the device's events may do so until the queue pair is gone, and from then on its number may be
-// another's.
+// Another thread may read events of the queue pair until it is destroyed; afterwards its number may
+// be reused.
 void verbs_pair::take_off() noexcept {
   if (native_.pair == nullptr) return;
   native_.pair.reset();
   home_.drop_told(number_);
 }
 
-// Takes the queue pair away from the device: nothing touches a buffer after that, and what has not come
-// back is flushed.
+// Removes the queue pair from the device: afterwards no buffer is accessed, and requests that have
+// not completed are flushed.
 void verbs_pair::revoke() noexcept {
   leave_groups();
   windows_.clear();
@@ -158,7 +159,7 @@ void verbs_pair::never_came_up(cm_event::type what, failure why,
   try {
     said.assign(data.begin(), data.end());
   } catch (const std::bad_alloc&) {
-    said.clear();  // what happened is told without what the peer had to say to it
+    said.clear();  // the event is reported without the peer's data
   }
   tell(events_.end, what, std::move(why), std::move(said));
   die();
@@ -169,7 +170,7 @@ void verbs_pair::never_came_up(cm_event::type what, failure why,
   if (!awaits_last()) revoke();
 }
 
-// Coming up and the end are told in any case, and where it must be without the peer's name.
+// The events of establishment and end are always reported, if necessary without the peer's name.
 void verbs_pair::tell(event_place& place, cm_event::type what, failure why,
                       std::vector<std::byte> data) noexcept {
   cm_event e;
@@ -193,7 +194,7 @@ void verbs_pair::came_up_by_sign() noexcept {
 
 void verbs_pair::came_up(std::vector<std::byte> data) noexcept {
   move_to(phase::open);
-  // Who can be asked: so is learned what became of the last ones.
+  // Only if the peer can be probed: this shows whether the last messages were carried out.
   if (puts() && has(terms_.theirs.rights, right_to_ask())) puts_.open(options_.inline_bytes);
   handshake_.reset();
   home_.home().remove(timer_);
@@ -242,7 +243,7 @@ void verbs_pair::advance_close() noexcept {
   if (watch_.said_goodbye()) enter_error(closed);
 }
 
-// The last ones asked for no completion: that of the probe says that they were carried out.
+// The last puts requested no completion: the completion of the probe covers them.
 void verbs_pair::await_puts() noexcept {
   if (!watch_.is_probing()) probe();
   if (!watch_.is_probing()) enter_error(reset("the RDMA device did not take a request"));
@@ -278,7 +279,7 @@ void verbs_pair::on_word(const control_message& m) noexcept {
   if (!from_peer) return;
   switch (m.what) {
     case word::attach:
-      // Answered as often as it is asked: the answer before may be lost.
+      // Answered each time: the previous answer may be lost.
       if (phase_ == phase::attaching || carrying()) say(word::attached);
       if (phase_ == phase::attaching) came_up({});
       return;
@@ -319,7 +320,7 @@ void verbs_pair::on_async(ibv_event_type what) noexcept {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      // The completion that says more precisely what happened is usually there already.
+      // The completion with the precise reason is usually available already.
       if (queue_ != nullptr) home_.drain(queue_);
       enter_error(reset(ibv_event_type_str(what)));
       return;
@@ -332,7 +333,7 @@ void verbs_pair::on_async(ibv_event_type what) noexcept {
 }
 
 void verbs_pair::on_timer() noexcept {
-  // Too short to take memory.
+  // Too short to allocate.
   const auto ms = [](duration d) {
     return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
   };
@@ -373,8 +374,8 @@ void verbs_pair::on_repeat() noexcept {
   }
 }
 
-// An idle connection notices nothing of a peer that is gone: it is asked, by its NIC, once in a while. A
-// word may come right after a look, so that only the second one after it finds silence.
+// An idle connection does not notice a lost peer, so the peer's NIC is probed once in a while. A
+// message may arrive right after a look, so only the second look after it finds silence.
 void verbs_pair::watch_peer() noexcept {
   if (has_failed() || datagrams()) return;
   watch_.look();
@@ -383,7 +384,8 @@ void verbs_pair::watch_peer() noexcept {
   home_.home().add(repeat_, after(home_.home().now(), until_look));
 }
 
-// Each side of a UC connection tells the other how much it sent, and looks whether any of it came.
+// Each side of a UC connection sends the other its count of messages, and checks whether any
+// message arrives.
 void verbs_pair::watch_arrivals() noexcept {
   const arrival_watch::word_of_sent own = watch_.arrivals().to_tell();
   if (own.news) say(word::sent, own.sent);

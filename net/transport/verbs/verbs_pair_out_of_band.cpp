@@ -90,7 +90,7 @@ result<void> verbs_pair::connect(std::span<const std::byte> peer_descriptor) {
   const std::uint8_t offered = terms_.mtu;
   const std::uint32_t reads = options_.read_depth;
   result<void> attached = attach_to(*d);
-  if (!attached) {  // what the peer was told holds for the next one that is tried
+  if (!attached) {  // the offer sent to the peer also holds for the next attempt
     terms_.mtu = offered;
     options_.read_depth = reads;
   }

@@ -47,7 +47,7 @@ verbs_receive_queue::~verbs_receive_queue() {
   for (retired_pair& gone : retired_) destroy(gone);
   const ibv_srq* const was = srq_.get();
   srq_.reset();
-  home_.drop_told(was);  // not before: somebody may have read another event meanwhile
+  home_.drop_told(was);  // not earlier: another thread may have read an event meanwhile
   home_.drop_events(*this);
   if (queue_ == nullptr) return;
   home_.drain(queue_);
@@ -133,7 +133,7 @@ result<void> verbs_receive_queue::arm_limit(std::uint32_t fewer_than) noexcept {
     return failure{errc::driver, "the RDMA device did not take a limit of its shared receives"}
         .with_errno(code);
   }
-  // What arrived meanwhile may have gone by unseen.
+  // Messages that arrived meanwhile may have passed the limit unnoticed.
   home_.drain(queue_);
   tell_if_low();
   return {};
@@ -144,7 +144,7 @@ void verbs_receive_queue::tell_if_low() noexcept {
 }
 
 void verbs_receive_queue::tell_low() noexcept {
-  if (limit_ == 0) return;  // it was told already
+  if (limit_ == 0) return;  // already reported
   try {
     cm_event e;
     e.what = cm_event::type::receives_low;
@@ -152,7 +152,7 @@ void verbs_receive_queue::tell_low() noexcept {
     home_.push_event(std::move(e));
     limit_ = 0;
   } catch (const std::bad_alloc&) {
-    return;  // the next completion tells
+    return;  // the next completion reports it
   }
 }
 
@@ -175,8 +175,8 @@ void verbs_receive_queue::end(verbs_pair& p) noexcept {
   home_.mark_completed(completed_link_);
 }
 
-// Events are looked at before the completions of the same poll: what that took, or told at once, does
-// not count.
+// The caller may read events before the completions of the same poll, so completions returned in
+// this poll do not count.
 void verbs_receive_queue::tell_ended() noexcept {
   const auto first_later = std::ranges::find_if(
       ended_, [this](const ending& e) { return !e.waited || e.after > taken_; });
@@ -223,7 +223,7 @@ void verbs_receive_queue::on_last(std::uint32_t pair) noexcept {
 }
 
 void verbs_receive_queue::on_timer() noexcept {
-  // In the order of their time.
+  // Ordered by their time.
   const auto now = home_.home().now();
   const auto later =
       std::ranges::find_if(retired_, [now](const retired_pair& gone) { return gone.until > now; });
@@ -284,12 +284,12 @@ void verbs_adapter::end_users_of(const verbs_receive_queue& q, const failure& wh
 void verbs_adapter::on_shared_receive(const work_id& id, const ibv_wc& wc) noexcept {
   if (id.place >= shared_seats_.size()) return;
   const shared_seat& s = shared_seats_[id.place];
-  if (s.queue == nullptr || s.generation != id.generation) return;  // of one that is gone
+  if (s.queue == nullptr || s.generation != id.generation) return;  // of a destroyed queue
   verbs_pair* const from = find(wc.qp_num);
   s.queue->on_completion(id.number, wc, from);
 }
 
-// About a receive queue, or a queue pair that one of them keeps.
+// For an event of a receive queue, or of a queue pair that one of them keeps.
 void verbs_adapter::on_told_of_shared(const async_event& e) noexcept {
   for (const shared_seat& s : shared_seats_) {
     if (s.queue == nullptr) continue;
@@ -309,7 +309,7 @@ void verbs_adapter::drop_events(const receive_queue& queue) noexcept {
   events_ready_ = !events_.empty();
 }
 
-// ---- what a queue pair with such a queue does otherwise ----
+// ---- special behaviour of a queue pair with such a queue ----
 
 bool verbs_pair::awaits_last() const noexcept {
   return shared_.state == drawing::begun && native_.pair != nullptr;
@@ -324,7 +324,7 @@ wc_status verbs_pair::on_shared_receive(const ibv_wc& wc) noexcept {
   return status;
 }
 
-// Nothing more comes out of its receive queue by this queue pair.
+// The receive queue completes no more receives of this queue pair.
 void verbs_pair::last_receive() noexcept {
   if (shared_.state == drawing::apart || shared_.state == drawing::ended) return;
   home_.drain(shared_.from->completions());

@@ -1,4 +1,4 @@
-// A shared receive queue of the device; what its queue pairs do otherwise is in README.md.
+// A shared receive queue of the device; README.md describes how its queue pairs differ.
 #pragma once
 
 #include <cordma/net/transport/timer_of.hpp>
@@ -10,12 +10,12 @@
 
 namespace cordma::transport::verbs {
 
-// A queue pair that its owner has let go of, in error, while the device may still complete receives
+// A queue pair that its owner has released, in error, while the device may still complete receives
 // that it had taken.
 struct retired_pair {
   owned<ibv_qp> pair;
-  ibv_cq* sends = nullptr;  // where its own requests complete
-  std::uint32_t room = 0;   // promised there
+  ibv_cq* sends = nullptr;  // completion queue of its requests
+  std::uint32_t room = 0;   // entries promised there
   time_point until{};
 };
 
@@ -33,20 +33,21 @@ class verbs_receive_queue final : public receive_queue {
 
   // For its queue pairs.
   [[nodiscard]] ibv_srq* native() const noexcept { return srq_.get(); }
-  // Where every receive of it completes.
+  // The completion queue of all its receives.
   [[nodiscard]] ibv_cq* completions() const noexcept { return queue_; }
   void enter();
-  // It completes nothing more: `last_receive` comes behind what it did complete.
+  // The queue pair completes no more receives: `last_receive` follows the completions it already
+  // has.
   void end(verbs_pair& p) noexcept;
-  // What it completed and nobody has taken is of a queue pair that is gone.
+  // Clears `from` in completions not yet taken, because the queue pair is destroyed.
   void leave(const verbs_pair& p) noexcept;
-  // Destroyed once the device has no more to say of it, and no later than this queue.
+  // Keeps the queue pair until the device reports nothing more of it, or this queue is destroyed.
   void retire(retired_pair gone) noexcept;
 
   // For the adapter.
   void on_completion(std::uint32_t place, const ibv_wc& wc, verbs_pair* from) noexcept;
   void on_async(ibv_event_type what) noexcept;
-  // LAST_WQE_REACHED of a queue pair that was retired.
+  // LAST_WQE_REACHED of a retired queue pair.
   void on_last(std::uint32_t pair) noexcept;
   [[nodiscard]] std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_completions() const noexcept {
@@ -71,7 +72,7 @@ class verbs_receive_queue final : public receive_queue {
   ibv_cq* queue_ = nullptr;
   owned<ibv_srq> srq_;
   std::optional<table_place> place_;
-  std::uint64_t ids_ = 0;  // the wr_id of its place 0
+  std::uint64_t ids_ = 0;  // wr_id of index 0
   std::size_t pairs_ = 0;
   std::uint32_t limit_ = 0;  // 0: not armed
   std::uint32_t on_device_ = 0;
@@ -82,13 +83,13 @@ class verbs_receive_queue final : public receive_queue {
   std::unique_ptr<completion[]> finished_;
   std::uint32_t first_finished_ = 0;
   std::uint32_t finished_count_ = 0;
-  std::uint64_t taken_ = 0;  // of them, ever
+  std::uint64_t taken_ = 0;  // total completions taken
   struct ending {
     verbs_pair* pair;
-    std::uint64_t after;  // so many were taken
+    std::uint64_t after;  // value of taken_ to wait for
     bool waited;          // for the next poll
   };
-  std::vector<ending> ended_;  // with room for every queue pair
+  std::vector<ending> ended_;  // with capacity for every queue pair
   queue_link completed_link_{*this};
   std::vector<retired_pair> retired_;
   timer_of<&verbs_receive_queue::on_timer> timer_{*this};

@@ -25,8 +25,8 @@ bool has_windows(const ibv_device_attr& a) noexcept {
 }
 
 std::uint32_t invalidated_by(const ibv_wc& wc, const device& hardware) noexcept {
-  // Soft-RoCE says it by the bit that it is in the kernel, which is another one here. It checks no
-  // checksums for anybody.
+  // Soft-RoCE marks it with the kernel's bit, which has another meaning here. It never reports
+  // checksums.
   unsigned flags = IBV_WC_WITH_INV;
   if (hardware.is_soft_roce()) flags |= IBV_WC_IP_CSUM_OK;
   return (wc.wc_flags & flags) != 0 ? wc.invalidated_rkey : 0;
@@ -72,7 +72,7 @@ bool window_table::bind(std::uint32_t window, ibv_send_wr& wr) noexcept {
   if (e == nullptr) return false;
   e->is = entry::state::binding;
   constexpr std::uint32_t low = 0xff;
-  if (++tag_ == (e->window->rkey & low)) ++tag_;  // as it is the window's key of before
+  if (++tag_ == (e->window->rkey & low)) ++tag_;  // the window's previous key
   e->key = (e->window->rkey & ~low) | tag_;
   wr.opcode = IBV_WR_BIND_MW;
   wr.bind_mw.mw = e->window.get();

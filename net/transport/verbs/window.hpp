@@ -10,18 +10,19 @@ namespace cordma::transport::verbs {
 
 class verbs_domain;
 
-// Bound to the adapter's thread. Whoever has it takes care that clear() comes before the queue pair goes:
-// Soft-RoCE waits for the windows of a queue pair, for the better part of a minute.
+// Bound to the adapter's thread. REQUIRES that its owner calls clear() before it destroys the queue
+// pair: Soft-RoCE waits up to about a minute for the windows of a queue pair.
 class window_table {
  public:
-  // Its name. not_supported, no_memory.
+  // Returns the name of a new window. not_supported, no_memory.
   [[nodiscard]] result<std::uint32_t> make(verbs_domain& domain, const window_range& range);
-  // At once; while its bind is on the device, with the end of that.
+  // Frees the window at once, or, while its bind is on the device, when the bind ends.
   void free(std::uint32_t window) noexcept;
   void clear() noexcept;
-  // The request that binds it. False: there is no such window, or it was bound before.
+  // Fills the request that binds the window. False: there is no such window, or it was bound
+  // before.
   [[nodiscard]] bool bind(std::uint32_t window, ibv_send_wr& wr) noexcept;
-  // That request has ended. Its key; 0 where it has none.
+  // Handles the end of that request. Returns the key; 0 if the window has none.
   std::uint32_t bound(std::uint32_t window, wc_status status) noexcept;
 
  private:
@@ -31,8 +32,8 @@ class window_table {
     std::uint32_t key = 0;
     window_range range;
     ibv_mr* region = nullptr;
-    // Soft-RoCE holds accesses to the bounds of the window's region, not to those of the window: there
-    // each has a region of its own, that is no larger. It goes after the window.
+    // Soft-RoCE checks accesses against the bounds of the window's region, not of the window: there
+    // each window has a separate region of its size. The region is destroyed after the window.
     owned<ibv_mr> own_region;
     owned<ibv_mw> window;
   };
@@ -44,9 +45,9 @@ class window_table {
   std::vector<std::uint32_t> free_;
 };
 
-// Whether requests can bind windows: of type 2, A or B.
+// True if requests can bind windows: of type 2, A or B.
 [[nodiscard]] bool has_windows(const ibv_device_attr& a) noexcept;
-// The key that a message invalidated, of its successful completion; 0: none.
+// Returns the key that a message invalidated, from its successful completion; 0: none.
 [[nodiscard]] std::uint32_t invalidated_by(const ibv_wc& wc, const device& hardware) noexcept;
 
 }  // namespace cordma::transport::verbs

@@ -200,7 +200,7 @@ std::array<std::byte, 16> sender_of(std::span<const std::byte, grh_bytes> header
   std::array<std::byte, 16> gid{};
   constexpr std::size_t v4_at = 20;
   const bool may_be_v6 = (byte_at(header, 0) >> 4) == 6;
-  // What lies ahead of an IPv4 header is anything, so a header that adds up decides.
+  // The bytes before an IPv4 header are arbitrary, so a header with a correct checksum decides.
   if (!may_be_v6 || is_ipv4(header.subspan<v4_at>())) {  // as ::ffff:a.b.c.d
     gid[10] = gid[11] = std::byte{0xFF};
     std::memcpy(&gid[12], &header[v4_at + 12], 4);

@@ -1,4 +1,4 @@
-// What a queue pair keeps of the requests that it posted.
+// The records that a queue pair keeps of its posted requests.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -13,15 +13,15 @@ namespace cordma::transport::verbs {
 
 struct send_slot {
   std::uint64_t id;
-  std::uint32_t byte_len;  // of a read, unless it failed
+  std::uint32_t byte_len;  // for a read, unless it failed
   std::uint32_t vendor_err;
-  std::uint32_t window;  // of a bind; of others anything
+  std::uint32_t window;  // for a bind; unspecified for other requests
   opcode op;
   wc_status status;
-  bool on_device;  // the device owes a completion, or one of a later request that stands for it
+  bool on_device;  // the device owes a completion of this request, or of a later one that covers it
 };
 
-// While it is posted nothing but its id and on_device.
+// While it is posted, only its id and on_device are valid.
 struct recv_slot {
   std::uint64_t id;
   std::uint32_t byte_len;
@@ -45,37 +45,38 @@ class send_ring {
   }
   [[nodiscard]] send_slot& operator[](std::uint32_t number) noexcept { return at_[number & mask_]; }
   [[nodiscard]] bool idle() const noexcept { return done_ == posted_; }
-  // The running numbers: of the next one to be posted, and of the next one to get its final status.
+  // Running numbers of the next request to post, and of the next one to receive its final status.
   [[nodiscard]] std::uint32_t posted() const noexcept { return posted_; }
   [[nodiscard]] std::uint32_t done() const noexcept { return done_; }
-  // Posted and not reported.
+  // Number of requests posted and not reported.
   [[nodiscard]] std::uint32_t outstanding() const noexcept { return posted_ - taken_; }
   void post() noexcept { ++posted_; }
-  // REQUIRES that so many are posted. The last of them.
+  // REQUIRES that at least `count` are posted. Ends them and returns the last one.
   [[nodiscard]] send_slot& end(std::uint32_t count = 1) noexcept {
     done_ += count;
     return (*this)[done_ - 1];
   }
-  // The next one ends, and is reported. REQUIRES not has_finished().
+  // Ends and reports the next request. REQUIRES not has_finished().
   void end_and_take() noexcept { taken_ = ++done_; }
   [[nodiscard]] bool has_finished() const noexcept { return taken_ != done_; }
   // REQUIRES has_finished().
   [[nodiscard]] send_slot& take() noexcept { return (*this)[taken_++]; }
-  // One was posted last that a usual completion does not end; and whether such a one is outstanding.
+  // note_special(): the last posted request cannot end on the fast path. has_special(): one is
+  // outstanding.
   void note_special() noexcept { special_ = posted_; }
   [[nodiscard]] bool has_special() const noexcept { return special_ - done_ - 1 < posted_ - done_; }
 
  private:
   std::uint32_t posted_ = 0;
-  std::uint32_t done_ = 0;   // have their final status
+  std::uint32_t done_ = 0;   // requests with their final status
   std::uint32_t taken_ = 0;  // reported
   std::uint32_t mask_;
-  std::uint32_t special_ = 0;  // `posted_` behind the last one
+  std::uint32_t special_ = 0;  // posted_ after the last special request
   std::unique_ptr<send_slot[]> at_;
 };
 
-// The receive queue: a table, because a datagram port gives a receive back to the device when what
-// came does not fit into it, and then others end first.
+// The receive queue: a table, because a datagram port returns a receive to the device if the
+// datagram does not fit into it, and later receives then end first.
 class recv_table {
  public:
   explicit recv_table(std::uint32_t depth)
@@ -94,7 +95,7 @@ class recv_table {
   void finish(std::uint32_t place) noexcept { finished_[(first_ + count_++) % depth_] = place; }
   [[nodiscard]] bool idle() const noexcept { return free_count_ + count_ == depth_; }
   [[nodiscard]] bool any_finished() const noexcept { return count_ != 0; }
-  // Takes back a place that was never finished.
+  // Releases a slot that was never finished.
   void release(std::uint32_t place) noexcept { free_[free_count_++] = place; }
   // REQUIRES any_finished(); the slot stays readable until the next reserve().
   [[nodiscard]] const recv_slot& take() noexcept {
