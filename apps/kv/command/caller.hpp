@@ -50,7 +50,7 @@ class caller {
   // True if it may do everything, so that no other right has to be checked.
   [[nodiscard]] bool unlimited() const noexcept { return unlimited_; }
   void become(std::shared_ptr<const user> u);
-  // Updates its rights after users have changed. A client whose user no longer exists is killed.
+  // Updates its rights after users have changed. A client is killed if its user no longer exists.
   void refresh_rights();
   // Restores the state of a new connection (RESET).
   void start_over();

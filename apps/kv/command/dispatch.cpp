@@ -482,7 +482,7 @@ void run_queued(call& c) {
   for (const transaction::watched& w : who.queued.watches()) shards |= keys.mask_of(w.key);
   const keyspace::hold hold(keys, shards);
   tick_shards(c.of, who.origin.worker, shards);
-  // The watches end, whatever the outcome.
+  // The watches end with any outcome.
   const bool changed = end_watches(c);
   if (!has_room_for_all(keys, all)) {
     return c.out.error("EXECABORT Transaction discarded because of: " + std::string(out_of_memory));

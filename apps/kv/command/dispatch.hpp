@@ -53,7 +53,7 @@ struct conditions {
                                     std::size_t most_output);
 // Outcome of run_other(), which runs any other command.
 enum class ran : std::uint8_t {
-  later,  // it has to wait: see service::pausing()
+  later,     // it has to wait: see service::pausing()
   answered,  // refused, queued, or independent of the values of keys
   done,
 };

@@ -77,7 +77,7 @@ std::int64_t whole_seconds(double seconds) noexcept {
   return seconds < 0 ? -1 : static_cast<std::int64_t>(seconds);
 }
 
-// The service, and the worker on whose thread it is read.
+// The service, and the worker that reads it on its thread.
 struct view {
   service& of;
   unsigned worker;

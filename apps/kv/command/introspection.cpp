@@ -190,8 +190,8 @@ void command_list(call& c) {
   for (const known_command* k : wanted) c.out.bulk(k->full_name);
 }
 
-// Returns the command whose arguments begin at 2 and that has keys. Returns null after an error
-// reply.
+// Returns the command named by argument 2, with its own arguments, if it has keys. Returns null
+// after an error reply.
 const known_command* command_in(call& c) {
   const known_command* k = c.of.commands().find(c.arg(2));
   if (k != nullptr && k->run == nullptr && c.count() > 3) {
