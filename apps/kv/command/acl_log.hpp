@@ -15,7 +15,7 @@ namespace kv {
 // Any thread.
 class acl_log {
  public:
-  // equal events within this time, in ms, are counted in one entry
+  // Equal events within this time, in ms, are counted in one entry.
   static constexpr unix_ms same_within = 60'000;
 
   struct entry {

@@ -168,7 +168,7 @@ key_access access_for(std::uint16_t use) noexcept {
   return reads ? key_access::read : key_access::none;
 }
 
-// runs inside MULTI too, where others are queued
+// True for commands that run inside MULTI too, where others are queued.
 bool is_let_through(const known_command& what) noexcept {
   // Compares full names: a sub-command may have one of these names.
   const std::string_view name = what.full_name;

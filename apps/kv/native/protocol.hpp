@@ -27,7 +27,7 @@ inline constexpr std::uint32_t most_operations = 256;  // per batch
 inline constexpr std::size_t most_token_bytes = 1024;
 inline constexpr std::size_t most_section_bytes = 64;
 inline constexpr std::size_t most_pattern_bytes = 4096;
-// approximate number of keys visited for one page
+// Approximate number of keys visited for one page.
 inline constexpr std::uint32_t most_scanned = 1000;
 // Reason of a rejected connection when the limit of clients is reached.
 inline constexpr std::string_view no_place = "max number of clients reached";

@@ -17,7 +17,7 @@ struct door_client {
   std::unique_ptr<conversation> talk;
   std::uint32_t index;
   std::uint32_t active = 0;  // second of the last byte received or sent
-  // in flight for it; the client is kept until the last has completed
+  // Operations in flight for it; the client is kept until the last has completed.
   std::uint16_t operations = 0;
   bool sending = false;   // the kernel is reading the pending bytes
   bool full = false;      // its send buffer is full; the door waits for space

@@ -10,7 +10,7 @@
 namespace kv {
 namespace {
 
-// buffers of native clients' endpoints
+// Buffers of native clients' endpoints.
 constexpr std::uint64_t buffer_bytes = std::uint64_t{64} << 20;
 
 [[nodiscard]] bool may_lock_anything() noexcept {

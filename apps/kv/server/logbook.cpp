@@ -63,7 +63,7 @@ void logbook::write(log_level l, std::string_view text) noexcept try {
   line += '\n';
   const std::lock_guard lock(guard_);
   const int to = out_ ? out_.get() : STDERR_FILENO;
-  // A failure to write the log has no place to be reported.
+  // A failure to write the log cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(to, line.data(), line.size());
 } catch (const std::exception&) {
   return;  // out of memory for a line

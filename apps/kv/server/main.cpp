@@ -152,7 +152,7 @@ class ending {
 // Serves until it is to end and may, or a second signal arrives during that.
 void serve_until_end(server& it, const command_line& said, signals& from_outside, ending& end,
                      logbook& log) {
-  // time of the last signal that it survived
+  // Time of the last signal that did not end it.
   std::optional<std::chrono::steady_clock::time_point> stayed;
   for (;;) {
     const int which = from_outside.wait();
@@ -160,7 +160,7 @@ void serve_until_end(server& it, const command_line& said, signals& from_outside
       reload(it, said, log);
       continue;
     }
-    // an earlier shutdown has handled it
+    // Skips a request that an earlier shutdown has handled.
     if (which == signals::client_wish && !it.is_wished()) continue;
     log.write(log_level::notice,
               "ending: what is under way is finished; a second signal ends it at once");

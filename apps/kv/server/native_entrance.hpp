@@ -31,7 +31,7 @@ class native_entrance {
     keyspace& keys;
     journal_gate* journal = nullptr;
     std::function<unix_ms()> now;
-    // true: expired keys are not erased now; empty: they are erased
+    // True: expired keys are not erased now. Empty: they are erased.
     std::function<bool()> is_still;
     std::function<std::string(std::string_view section)> information;  // text of INFO
     // Number of this worker's clients, native ones included; and whether one more client may

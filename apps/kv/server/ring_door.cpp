@@ -12,7 +12,7 @@ namespace kv {
 namespace {
 
 constexpr std::size_t most_fed = socket_ring::buffer_bytes;  // bytes of `kept`, per call
-// smaller rooms are served through a buffer
+// Smaller rooms are served through a buffer.
 constexpr std::size_t least_room = 4 * socket_ring::buffer_bytes;
 constexpr unsigned kind_bits = 8;
 // A client may fill all buffers before it is stopped, and once more if the cancel missed its
