@@ -69,7 +69,7 @@ enum command_category : std::uint32_t {
 // One of the first four states what happens to the value as a whole. The next four state what
 // happens to its content: users need rights for these.
 enum key_use : std::uint16_t {
-  use_ro = 1U << 0,  // reads its metadata
+  use_ro = 1U << 0,  // reads it
   use_rw = 1U << 1,
   use_ow = 1U << 2,      // overwrites it
   use_rm = 1U << 3,      // removes it

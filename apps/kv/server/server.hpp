@@ -139,7 +139,7 @@ class server {
   std::unique_ptr<reception> reception_;
   native::door_options native_door_;  // if native clients are served
   std::unique_ptr<native_front> native_;
-  std::atomic<native_front*> native_seen_ = nullptr;  // by workers
+  std::atomic<native_front*> native_seen_ = nullptr;  // read by workers
   std::vector<entrance> entrances_;                   // until the reception has them
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
