@@ -1,4 +1,4 @@
-// acl_log: what users were refused, newest first.
+// acl_log: denied commands, keys and logins of users, newest first.
 #pragma once
 
 #include "../store/item.hpp"
@@ -15,7 +15,8 @@ namespace kv {
 // Any thread.
 class acl_log {
  public:
-  static constexpr unix_ms same_within = 60'000;  // the same again is counted, and no entry
+  // Equal events within this time, in ms, are counted in one entry.
+  static constexpr unix_ms same_within = 60'000;
 
   struct entry {
     std::uint64_t count = 1;
@@ -23,7 +24,7 @@ class acl_log {
     std::string context;  // "toplevel", "multi", "lua"
     std::string object;   // the command or the key
     std::string user;
-    std::string client;  // as CLIENT INFO shows it
+    std::string client;  // as in CLIENT INFO
     unix_ms when = 0;
 
     [[nodiscard]] bool same_as(const entry& e) const noexcept {
@@ -32,13 +33,13 @@ class acl_log {
   };
 
   void add(entry e, std::size_t most_entries);
-  // The newest so many.
+  // Returns the newest entries, at most `count`.
   [[nodiscard]] std::vector<entry> newest(std::size_t count) const;
   void clear();
 
  private:
   mutable std::mutex guard_;
-  std::list<entry> entries_;  // newest in front
+  std::list<entry> entries_;  // newest first
 };
 
 }  // namespace kv

@@ -32,7 +32,8 @@ void caller::become(std::shared_ptr<const user> u) {
 
 void caller::refresh_rights() {
   if (who_ == nullptr) {
-    // Whoever has not said who he is may be let in meanwhile without a password; and is not, once one is needed.
+    // An unauthenticated client becomes the default user if that needs no password by now.
+    // Otherwise it stays unauthenticated.
     std::shared_ptr<const user> usual = of_.accounts().find(default_user);
     if (usual != nullptr && usual->enabled && usual->any_password) become(std::move(usual));
     return;

@@ -1,4 +1,4 @@
-// caller: a RESP client as commands see it.
+// caller: a RESP client from the view of commands.
 #pragma once
 
 #include "monitor.hpp"
@@ -18,20 +18,20 @@
 
 namespace kv {
 
-// Bound to its worker's thread, but for what is said to be for others: CLIENT LIST and CLIENT KILL of other workers'
-// clients read that, while they hold the service's registry.
+// Bound to its worker's thread, except members marked for others: CLIENT LIST and CLIENT KILL on
+// other workers read those while they hold the service's registry.
 class caller {
  public:
   enum class replies : std::uint8_t { on, off, skip_next, skip };
   enum class kill : std::uint8_t { no, now };
 
-  // Enters the service's registry, and leaves it.
+  // Enters itself into the service's registry; the destructor removes it.
   caller(service& of, session_origin from, session::wake_function wake, void* context);
   ~caller();
   caller(const caller&) = delete;
   caller& operator=(const caller&) = delete;
 
-  // For others; constant.
+  // Readable by others; constant.
   const std::uint64_t id;
   const session_origin origin;
 
@@ -41,20 +41,21 @@ class caller {
   transaction queued;
   bool no_touch = false;
   bool close_when_sent = false;
-  // It asked the server to end, when so many endings had failed: its answer is its end, or an error after one more.
+  // Set while its SHUTDOWN waits: the number of failed endings when it was sent. It receives no
+  // reply if the server ends, and an error after one more failure.
   std::optional<std::uint64_t> awaited_ending;
 
-  // Who it is; null: nobody yet.
+  // Its user; null: not authenticated.
   [[nodiscard]] const user* who() const noexcept { return who_.get(); }
-  // May do everything: nothing else has to be asked about its rights.
+  // True if it may do everything, so that no other right has to be checked.
   [[nodiscard]] bool unlimited() const noexcept { return unlimited_; }
   void become(std::shared_ptr<const user> u);
-  // After users have changed: what it may do now; a client whose user is gone or not enabled any more is killed.
+  // Updates its rights after users have changed. A client is killed if its user no longer exists.
   void refresh_rights();
-  // Back to what it was when it came (RESET).
+  // Restores the state of a new connection (RESET).
   void start_over();
 
-  // For others too. Texts change under the registry's guard: call only through the service.
+  // Readable by others, through the service only: the texts change under the registry's guard.
   struct labels {
     std::string name;
     std::string library;
@@ -79,9 +80,10 @@ class caller {
   std::atomic<bool> no_evict{false};
   std::atomic<bool> blocked{false};  // its command waits for the end of CLIENT PAUSE
   std::atomic<kill> killed{kill::no};
-  std::atomic<bool> attention{false};  // its wake() is due, on its own thread: see service::mark()
+  std::atomic<bool> attention{false};  // its wake() is due on its own thread: see service::mark()
 
-  // Commands that it is to see; null: it is no monitor. Changes by service::start_monitor() and stop_monitor() alone.
+  // Commands for it as a monitor; null: it is none. Only service::start_monitor() and
+  // stop_monitor() change it.
   std::unique_ptr<monitor_box> monitored;
 
   void wake() noexcept { wake_(context_); }
@@ -96,7 +98,8 @@ class caller {
   labels labels_;
 };
 
-// As CLIENT LIST has it. For a client of the own thread's worker, or under the registry's guard.
+// Returns its line of CLIENT LIST. For a client of the calling worker, or under the registry's
+// guard.
 [[nodiscard]] std::string describe(const caller& c, unix_ms now);
 
 }  // namespace kv

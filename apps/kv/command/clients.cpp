@@ -1,4 +1,4 @@
-// CLIENT: about connections.
+// CLIENT: information about connections, and control of them.
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -63,7 +63,7 @@ void client_info(call& c) {
   c.out.verbatim(describe(c.who, now_of(c)) + '\n');
 }
 
-// All there are, and which are none here.
+// True for the client types of Redis; all but "normal" have no clients here.
 bool is_client_type(std::string_view word) noexcept {
   return is_word(word, "normal") || is_word(word, "master") || is_word(word, "replica") ||
          is_word(word, "slave") || is_word(word, "pubsub");
@@ -148,7 +148,7 @@ struct kill_filter {
   }
 };
 
-// One pair of the filter. False: it was answered.
+// Reads one pair of the filter. Returns false after an error reply.
 bool read_filter(call& c, std::size_t i, kill_filter& f) {
   const std::string_view value = c.arg(i + 1);
   if (is_word(c.arg(i), "id")) {
@@ -210,7 +210,7 @@ void client_no_evict(call& c) {
   c.out.ok();
 }
 
-// Nothing here blocks: there is nobody to be freed.
+// No command blocks here, so no client can be unblocked.
 void client_unblock(call& c) {
   if (c.count() > 4 ||
       (c.count() == 4 && !is_word(c.arg(3), "timeout") && !is_word(c.arg(3), "error"))) {

@@ -1,4 +1,4 @@
-// command: what the server can be asked to do, and what it must know to do it.
+// command: the commands of the server and their properties.
 #pragma once
 
 #include "../keyspace/counters.hpp"
@@ -22,35 +22,36 @@ class caller;
 class service;
 struct call;
 
-// Carries a command out and writes its reply. Throws std::bad_alloc.
+// Runs a command and writes its reply. Throws std::bad_alloc.
 using handler = void (*)(call&);
 
-// As COMMAND INFO shows them; bit i is the name i of flag_names().
+// Flags as in COMMAND INFO; bit i has the name i of flag_names().
 enum command_flag : std::uint32_t {
   flag_write = 1U << 0,
   flag_readonly = 1U << 1,
   flag_denyoom = 1U << 2,
   flag_admin = 1U << 3,
   flag_noscript = 1U << 4,
-  flag_loading = 1U << 5,  // also while the data is loaded
+  flag_loading = 1U << 5,  // allowed while data is loaded
   flag_stale = 1U << 6,
   flag_skip_slowlog = 1U << 7,
   flag_fast = 1U << 8,
-  flag_no_auth = 1U << 9,  // before AUTH as well
+  flag_no_auth = 1U << 9,  // allowed before AUTH
   flag_no_async_loading = 1U << 10,
   flag_no_multi = 1U << 11,
   flag_allow_busy = 1U << 12,
   flag_skip_monitor = 1U << 13,
   flag_no_mandatory_keys = 1U << 14,
   flag_movablekeys = 1U << 15,
-  flag_may_write = 1U << 16,  // as its arguments say; COMMAND INFO has no word for it
+  flag_may_write = 1U << 16,  // depends on its arguments; has no name in COMMAND INFO
 };
 [[nodiscard]] std::span<const std::string_view> flag_names() noexcept;
 
-// What users are given and refused at once; bit i is the name i of category_names().
+// Groups of commands that users are allowed or denied together; bit i has the name i of
+// category_names().
 enum command_category : std::uint32_t {
   in_keyspace = 1U << 0,
-  in_read = 1U << 1,  // follows from the flags, as do write, admin, fast and slow
+  in_read = 1U << 1,  // implied by the flags, as are write, admin, fast and slow
   in_write = 1U << 2,
   in_hash = 1U << 6,
   in_string = 1U << 7,
@@ -64,24 +65,25 @@ enum command_category : std::uint32_t {
 };
 [[nodiscard]] std::span<const std::string_view> category_names() noexcept;
 
-// What a command does with a key, as COMMAND INFO shows it; bit i is the name i of key_use_names(). One of the first four
-// says what becomes of the value as a whole, the next four what becomes of what is in it: these are what users need
-// rights for.
+// The effect of a command on a key, as in COMMAND INFO; bit i has the name i of key_use_names().
+// One of the first four states what happens to the value as a whole. The next four state what
+// happens to its content: users need rights for these.
 enum key_use : std::uint16_t {
-  use_ro = 1U << 0,  // looks at it
+  use_ro = 1U << 0,  // reads it
   use_rw = 1U << 1,
   use_ow = 1U << 2,      // overwrites it
   use_rm = 1U << 3,      // removes it
-  use_access = 1U << 4,  // tells what is in it, or puts that elsewhere
+  use_access = 1U << 4,  // returns its content, or copies it elsewhere
   use_update = 1U << 5,
   use_insert = 1U << 6,
   use_delete = 1U << 7,
-  use_variable = 1U << 8,  // the arguments say: see use_of_key()
+  use_variable = 1U << 8,  // depends on the arguments: see use_of_key()
 };
 [[nodiscard]] std::span<const std::string_view> key_use_names() noexcept;
 
-// Which arguments are keys: from `first` to `last` (negative: from the end) in steps. step 0: none. Where `counted_at`
-// is not 0, that argument says how many there are from `first` on, and `last` says nothing.
+// Positions of the keys among the arguments: from `first` to `last` (negative: from the end) in
+// steps. step 0: none. If `counted_at` is not 0, that argument is the number of keys from `first`
+// on, and `last` is unused.
 struct key_positions {
   std::int8_t first = 0;
   std::int8_t last = 0;
@@ -92,17 +94,17 @@ struct key_positions {
   std::string_view note{};  // for COMMAND INFO
 };
 
-// The shards that are held while a command runs. `own`: it is none of these, or changes what its client may do, and so
-// does not run in one go with its neighbours.
+// The shards held while a command runs. `own`: none; such a command may change the rights of its
+// client, and is not batched with others.
 enum class reach : std::uint8_t { keys, all, own };
 
 struct command;
 
-// A table of commands, and the values of fields that a command leaves empty. The categories are added to those of each
-// command.
+// A table of commands, with values for fields that a command leaves empty. Its categories are added
+// to those of each command.
 struct command_group {
   std::span<const command> commands{};
-  std::string_view name{};  // for COMMAND DOCS; of sub-commands: the group of their command
+  std::string_view name{};  // for COMMAND DOCS; sub-commands have the group of their command
   std::string_view since{};
   std::uint32_t flags = 0;
   std::uint32_t categories = 0;
@@ -112,25 +114,25 @@ struct command_group {
 
 struct command {
   std::string_view name{};
-  handler run = nullptr;  // null: one of the sub-commands
-  int arity = 0;          // with the name; negative: at least
+  handler run = nullptr;  // null: it needs a sub-command
+  int arity = 0;          // includes the name; negative: minimum
   std::uint32_t flags = 0;
-  std::uint32_t categories = 0;  // beside those of the group
+  std::uint32_t categories = 0;  // besides those of the group
   key_positions keys{};
   reach shards = reach::keys;
   std::string_view group{};
   std::string_view since{};
   std::string_view complexity = "O(1)";
   std::string_view summary{};
-  std::string_view tips{};  // for clients of clusters, with blanks between them
+  std::string_view tips{};  // for clients of clusters, separated by blanks
   command_group subcommands{};
 };
 
-// One in the table.
+// A command in the table.
 struct known_command : command {
-  std::size_t index = 0;      // among commands and sub-commands: permissions, statistics
+  std::size_t index = 0;      // among commands and sub-commands; for permissions and statistics
   std::string full_name;      // "client|list"
-  std::uint32_t belongs = 0;  // categories, those that follow from flags too
+  std::uint32_t belongs = 0;  // categories, including those implied by flags
   std::vector<const known_command*> parts;
 
   [[nodiscard]] bool is(command_flag f) const noexcept { return (flags & f) != 0; }
@@ -142,13 +144,13 @@ struct known_command : command {
                       : arguments >= static_cast<std::size_t>(-arity);
   }
   [[nodiscard]] bool has_keys() const noexcept { return keys.step != 0; }
-  // Behind the last key. REQUIRES has_keys().
+  // Index after the last key. REQUIRES has_keys().
   [[nodiscard]] std::size_t keys_end(std::span<const std::string_view> args) const noexcept {
     if (keys.counted_at != 0) return counted_keys_end(args);
     if (keys.last >= 0) return std::min(static_cast<std::size_t>(keys.last) + 1, args.size());
     return args.size() + 1 - static_cast<std::size_t>(-keys.last);
   }
-  // Whether these arguments have a key: the first of them.
+  // True if these arguments have at least one key.
   [[nodiscard]] bool has_key_in(std::span<const std::string_view> args) const noexcept {
     return has_keys() && static_cast<std::size_t>(keys.first) < keys_end(args);
   }
@@ -159,22 +161,22 @@ struct known_command : command {
 
 using command_set = std::bitset<most_commands>;
 
-// All commands; never changes. Any thread.
+// The table of all commands. Immutable; any thread.
 class command_table {
  public:
   command_table();
   command_table(const command_table&) = delete;
   command_table& operator=(const command_table&) = delete;
 
-  // By name, in any case; null: there is none.
+  // Finds by name, in any case; null: unknown.
   [[nodiscard]] const known_command* find(std::string_view name) const noexcept;
   [[nodiscard]] const known_command* find_part(const known_command& of,
                                                std::string_view name) const noexcept;
-  // "get", "client|list".
+  // Finds by full name: "get", "client|list".
   [[nodiscard]] const known_command* find_full(std::string_view name) const noexcept;
-  // Commands only, in the order of the table.
+  // Top-level commands, in the order of the table.
   [[nodiscard]] std::span<const known_command* const> commands() const noexcept { return top_; }
-  // Those and their sub-commands, by index.
+  // Commands and sub-commands, by index.
   [[nodiscard]] std::span<const known_command> all() const noexcept { return all_; }
 
  private:
@@ -194,25 +196,25 @@ class command_table {
   std::array<slot, slots> by_name_;
 };
 
-// key_use of the argument `i`, which is a key.
+// Returns the key_use of argument `i`, which is a key.
 [[nodiscard]] std::uint16_t use_of_key(const known_command& what,
                                        std::span<const std::string_view> args,
                                        std::size_t i) noexcept;
 
-// What is being carried out. Bound to the worker's thread.
+// A command being run. Bound to the worker's thread.
 struct call {
   service& of;
   caller& who;
   std::span<const std::string_view> args;
   const known_command& what;
-  hashed_key key;  // the first, of those that have any
+  hashed_key key;  // the first key, if any
   reply_writer& out;
 
   [[nodiscard]] std::string_view arg(std::size_t i) const noexcept { return args[i]; }
   [[nodiscard]] std::size_t count() const noexcept { return args.size(); }
 };
 
-// Texts that clients look at.
+// Error texts that clients check.
 inline constexpr std::string_view syntax_error = "ERR syntax error";
 inline constexpr std::string_view wrong_type =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -225,7 +227,7 @@ inline constexpr std::string_view key_too_long =
 inline constexpr std::string_view value_too_long =
     "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 
-// The groups of the table, each beside its handlers.
+// The groups of the table, each defined beside its handlers.
 [[nodiscard]] command_group string_commands() noexcept;
 [[nodiscard]] command_group number_commands() noexcept;
 [[nodiscard]] command_group key_commands() noexcept;

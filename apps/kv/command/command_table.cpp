@@ -31,7 +31,8 @@ constexpr std::array<std::string_view, 21> categories{
 constexpr std::array<std::string_view, 9> key_uses{
     "RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "variable_flags"};
 
-// All the letters of a short name in two words, lower case: equal for equal names alone, as all names are letters.
+// Folds the letters of a short name, in lower case, into two integers. They are equal only for
+// equal names, because all names consist of letters.
 std::pair<std::uint64_t, std::uint64_t> folded(std::string_view name) noexcept {
   const char* const p = name.data();
   const std::size_t n = name.size();
@@ -81,7 +82,7 @@ std::uint16_t use_of_key(const known_command& what, std::span<const std::string_
     const bool first = i == static_cast<std::size_t>(keys.first);
     return first || keys.second_use == 0 ? keys.use : keys.second_use;
   }
-  // SET, which gives away what was there, or whether it was that, where it is asked to.
+  // SET: GET returns the old value, and IFEQ reveals whether it was equal.
   const bool gets = args.size() > 3 && std::ranges::any_of(args.subspan(3), [](std::string_view a) {
                       return is_word("get", a) || is_word("ifeq", a);
                     });
@@ -125,7 +126,7 @@ void command_table::add(const command& c, const command_group& group) {
 }
 
 known_command& command_table::place(const command& c, const command_group& group) {
-  CORDMA_ASSERT(all_.size() < most_commands);  // none moves, as there is room for all
+  CORDMA_ASSERT(all_.size() < most_commands);  // reserved for all, so none moves
   known_command& made = all_.emplace_back();
   static_cast<command&>(made) = c;
   if (c.group.empty()) made.group = group.name;

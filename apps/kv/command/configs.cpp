@@ -14,7 +14,7 @@
 namespace kv {
 namespace {
 
-// By the name that it was asked by, unless that is a pattern.
+// Shows each parameter under the requested name, unless that is a pattern.
 void config_get(call& c) {
   const settings& now = c.of.current(c.who.origin.worker);
   std::vector<std::pair<std::string_view, const parameter*>> wanted;
@@ -73,8 +73,8 @@ void config_resetstat(call& c) {
   c.out.ok();
 }
 
-// Whether requirepass is what the default user needs, and not what ACL SETUSER has given it since: a file that says both
-// would mean requirepass.
+// True if requirepass is the default user's password, rather than one set later by ACL SETUSER. In
+// a file with both, requirepass would apply.
 bool is_usual_password(call& c, std::string_view password) {
   const std::shared_ptr<const user> usual = c.of.accounts().find(default_user);
   return usual != nullptr && usual->passwords == std::vector<std::string>{sha256(password)};

@@ -1,4 +1,4 @@
-// What clients say first and last: HELLO, AUTH, SELECT, PING, QUIT, RESET.
+// Commands at the start and end of a connection: HELLO, AUTH, SELECT, PING, QUIT, RESET.
 #include "databases.hpp"
 #include "handling.hpp"
 
@@ -10,7 +10,7 @@ namespace kv {
 namespace {
 
 constexpr std::string_view redis_version =
-    "7.0.15";  // whose commands these are: clients choose by it
+    "7.0.15";  // the version these commands follow; clients check it
 constexpr std::string_view wrong_password =
     "WRONGPASS invalid username-password pair or user is disabled.";
 
@@ -42,7 +42,7 @@ void select(call& c) {
   c.out.ok();
 }
 
-// False: it was answered.
+// Returns false after an error reply.
 bool authenticate(call& c, std::string_view name, std::string_view password) {
   std::shared_ptr<const user> u = c.of.accounts().authenticate(name, password);
   if (u == nullptr) {

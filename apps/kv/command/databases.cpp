@@ -15,7 +15,7 @@ std::optional<unsigned> database_of(std::string_view text, std::uint64_t databas
   return static_cast<unsigned>(*n);
 }
 
-// COPY's target may be in another database.
+// The target of COPY may be in another database.
 unsigned database_of_key(const known_command& what, std::span<const std::string_view> args,
                          std::size_t i, unsigned own) noexcept {
   if (args.size() < 5 || i != 2 || what.name != "copy") return own;
@@ -72,7 +72,7 @@ std::shared_ptr<const named_keys> name_keys(const known_command& what,
   if (bytes == 0) return nullptr;
   auto made = std::make_shared<named_keys>();
   made->args.assign(args.begin(), args.end());
-  made->text.reserve(bytes);  // views of it stay right
+  made->text.reserve(bytes);  // so that views of it stay valid
   for (std::size_t i = first; i < end; i += step) {
     const unsigned of = database_of_key(what, args, i, database);
     if (stays(of, args[i])) continue;

@@ -9,8 +9,8 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t shown_name = 128;       // of an unknown command
-constexpr std::size_t shown_arguments = 128;  // bytes, of all of them
+constexpr std::size_t shown_name = 128;       // shown bytes of an unknown command
+constexpr std::size_t shown_arguments = 128;  // bytes, for all of them
 constexpr std::string_view debug_not_allowed =
     "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you "
     "can run it from a local connection, otherwise you need to set this option in the "
@@ -71,13 +71,13 @@ void note_slow(service& of, caller& who, const settings& now, std::uint64_t micr
                 static_cast<std::size_t>(now.slowlog_max_len));
 }
 
-// Its keys as they are in that database. REQUIRES that it has one.
+// Replaces the keys by those of the keyspace for that database. REQUIRES that it has one.
 void name_in(prepared& p, unsigned database) {
   p.named = name_keys(*p.what, p.said, database);
   if (p.named != nullptr) p.args = p.named->args;
 }
 
-// What took long, for SLOWLOG and LATENCY.
+// Records a slow command for SLOWLOG and LATENCY.
 void note_time(service& of, caller& who, const prepared& p, std::uint64_t nanoseconds) {
   const settings& now = of.current(who.origin.worker);
   const std::uint64_t us = nanoseconds / 1000;
@@ -96,12 +96,13 @@ bool is_silent(caller::replies mode) noexcept {
   return mode == caller::replies::off || mode == caller::replies::skip;
 }
 
-// What was written since `mark`, where its client wanted nothing then (`before`) and wants nothing now.
+// Removes the reply written since `mark` if the client wanted no replies then (`before`) and wants
+// none now.
 void take_back_unwanted(caller& who, std::size_t mark, caller::replies before) noexcept {
   if (is_silent(before) && is_silent(who.mode)) who.reply.rewind(mark);
 }
 
-// Between two commands.
+// Applies CLIENT REPLY after a command.
 void mind_mode(caller& who, std::size_t mark, caller::replies before) noexcept {
   take_back_unwanted(who, mark, before);
   if (who.mode == caller::replies::skip_next) {
@@ -111,7 +112,7 @@ void mind_mode(caller& who, std::size_t mark, caller::replies before) noexcept {
   }
 }
 
-// Carries it out, at last: its shards are held. Returns when it ended.
+// Runs the command; its shards are held. Returns the time at which it ended.
 cordma::time_point invoke(service& of, caller& who, const prepared& p, cordma::time_point began) {
   const std::size_t mark = who.reply.mark();
   call c{of, who, p.args, *p.what, p.key, who.reply};
@@ -140,11 +141,11 @@ cordma::time_point invoke(service& of, caller& who, const prepared& p, cordma::t
   return ended;
 }
 
-// A refusal: the transaction that it was to be part of will not be.
+// Refuses a command. A transaction that it was to be part of will not run.
 void refuse(service& of, caller& who, const known_command* what, std::string_view why) {
   constexpr std::string_view code = "ERR ";
   const std::size_t mark = who.reply.mark();
-  who.awaited_ending.reset();  // of a SHUTDOWN that may not go on
+  who.awaited_ending.reset();  // a SHUTDOWN that waited is refused too
   if (what != nullptr && what->name == "exec") {
     abandon_transaction(of, who);
     if (why.starts_with(code)) why.remove_prefix(code.size());
@@ -158,7 +159,7 @@ void refuse(service& of, caller& who, const known_command* what, std::string_vie
   mind_mode(who, mark, who.mode);
 }
 
-// The right that it takes to use a key so.
+// Returns the right that this use of a key needs.
 key_access access_for(std::uint16_t use) noexcept {
   const bool reads = (use & use_access) != 0;
   const bool writes = (use & (use_update | use_insert | use_delete)) != 0;
@@ -167,8 +168,9 @@ key_access access_for(std::uint16_t use) noexcept {
   return reads ? key_access::read : key_access::none;
 }
 
-bool is_let_through(const known_command& what) noexcept {  // also where the others are queued
-  // A part of another command may be called so, too.
+// True for commands that run inside MULTI too, where others are queued.
+bool is_let_through(const known_command& what) noexcept {
+  // Compares full names: a sub-command may have one of these names.
   const std::string_view name = what.full_name;
   return name == "exec" || name == "discard" || name == "multi" || name == "watch" ||
          name == "quit" || name == "reset";
@@ -179,7 +181,7 @@ bool may_debug(const settings& now, const caller& who) noexcept {
          (now.enable_debug_command == "local" && who.origin.loopback);
 }
 
-// Whether these shards take anything now. REQUIRES that they are held.
+// True if these shards accept writes now. REQUIRES that they are held.
 bool has_room(keyspace& keys, std::uint64_t shards) {
   for (; shards != 0; shards &= shards - 1) {
     store& s = keys.at(static_cast<std::uint32_t>(std::countr_zero(shards)));
@@ -188,22 +190,23 @@ bool has_room(keyspace& keys, std::uint64_t shards) {
   return true;
 }
 
-// For a write that is to be queued.
+// For a write that is about to be queued.
 bool has_room(service& of, const prepared& p) {
   const keyspace::hold hold(of.keys(), p.shards);
   return has_room(of.keys(), p.shards);
 }
 
-// Of what nothing stands against. An EXEC that will be refused changes nothing.
+// True if a command that was not refused may change data. An EXEC that will be refused does not.
 bool may_change(const service& of, const caller& who, const known_command& what) {
   if (what.name != "exec") return what.writes();
   return has_writes(who.queued) && !who.queued.spoilt() && refusal_by_journal(of).empty();
 }
 
-// Refused where nothing can be written: by PING, too, clients see that it is in trouble.
+// True for commands that are refused if the journal cannot be written. PING is one, so that clients
+// notice the trouble.
 bool is_write_or_ping(const known_command& what) { return what.writes() || what.name == "ping"; }
 
-// Why it is not carried out, in the order in which Redis looks; empty: nothing stands against it.
+// Returns the reason to refuse the command, checked in the order of Redis; empty: none.
 std::string objection(service& of, const caller& who, const prepared& p) {
   if (p.what == nullptr) return unknown_command(p.args);
   const known_command& what = *p.what;
@@ -241,7 +244,8 @@ std::string objection(service& of, const caller& who, const prepared& p) {
   return {};
 }
 
-// What a browser says that a web page has sent here: commands may stand in what it posts.
+// True for the first words of HTTP that a browser sends for a web page: its body could contain
+// commands.
 bool is_http(std::string_view name) noexcept {
   return is_word(name, "post") || is_word(name, "host:");
 }
@@ -388,7 +392,7 @@ ran run_other(service& of, caller& who, const prepared& p) {
 
 namespace {
 
-// Whether a key that was watched is another. REQUIRES that their shards are held.
+// Ends the watches. Returns true if a watched key has changed. REQUIRES that their shards are held.
 bool end_watches(call& c) {
   keyspace& keys = c.of.keys();
   bool changed = false;
@@ -403,8 +407,8 @@ bool end_watches(call& c) {
   return changed;
 }
 
-// Whether the shards that are to be written to take anything now. What has begun goes beyond the limit then, so that all of
-// it is carried out, as Redis does. REQUIRES that the shards are held.
+// True if the shards to be written accept writes now. Once started, a transaction may exceed the
+// limit, so that all of it runs, as in Redis. REQUIRES that the shards are held.
 bool has_room_for_all(keyspace& keys, std::span<const prepared> all) {
   std::uint64_t shards = 0;
   for (const prepared& p : all) {
@@ -432,7 +436,7 @@ class beyond_limit {
   std::uint64_t shards_;
 };
 
-// His rights may be others than they were when it was queued. Empty: none.
+// Checks the rights again, which may have changed since the command was queued. Empty: allowed.
 std::string objection_by_now(service& of, const caller& who, const prepared& p) {
   if (who.who() == nullptr) return std::string(no_auth);
   if (who.unlimited()) return {};
@@ -446,7 +450,7 @@ std::string objection_by_now(service& of, const caller& who, const prepared& p) 
                          : "no permission to touch the specified keys");
 }
 
-// Where the commands behind it look: SELECT may be queued too.
+// Returns the database for the commands after this one: SELECT may be queued too.
 unsigned database_after(service& of, const caller& who, const prepared& p, unsigned before) {
   if (p.what->name != "select") return before;
   const bool allowed = who.unlimited() || (who.who() != nullptr && who.who()->may_run(*p.what));
@@ -478,7 +482,7 @@ void run_queued(call& c) {
   for (const transaction::watched& w : who.queued.watches()) shards |= keys.mask_of(w.key);
   const keyspace::hold hold(keys, shards);
   tick_shards(c.of, who.origin.worker, shards);
-  // Whatever becomes of it, nothing is watched any more.
+  // The watches end with any outcome.
   const bool changed = end_watches(c);
   if (!has_room_for_all(keys, all)) {
     return c.out.error("EXECABORT Transaction discarded because of: " + std::string(out_of_memory));

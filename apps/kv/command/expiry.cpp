@@ -1,4 +1,4 @@
-// How long keys live.
+// Time to live of keys.
 #include "handling.hpp"
 
 #include <array>
@@ -14,7 +14,7 @@ struct expire_rule {
   bool lt = false;
 };
 
-// No value: it was answered.
+// Returns no value after an error reply.
 std::optional<expire_rule> rule_of(call& c) {
   expire_rule r;
   for (std::size_t i = 3; i < c.count(); ++i) {
@@ -47,7 +47,7 @@ bool holds(const expire_rule& r, const item& i, std::int64_t when) noexcept {
   const auto now = static_cast<std::int64_t>(i.expiry());
   if (r.nx && i.expires()) return false;
   if (r.xx && !i.expires()) return false;
-  if (r.gt && (!i.expires() || when <= now)) return false;  // none is later than any
+  if (r.gt && (!i.expires() || when <= now)) return false;  // no expiry counts as later than any
   return !(r.lt && i.expires() && when >= now);
 }
 

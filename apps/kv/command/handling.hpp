@@ -1,4 +1,4 @@
-// What handlers have in common.
+// Helpers of command handlers.
 #pragma once
 
 #include "command.hpp"
@@ -20,7 +20,8 @@ namespace kv {
   return c.of.now_ms(c.who.origin.worker);
 }
 
-// What the key holds where that is a string, or nothing. No value: it holds something else, which was answered.
+// Returns the string at the key, or an empty `found`. Returns no value after an error reply if the
+// key holds another type.
 [[nodiscard]] inline std::optional<found> string_at(call& c, const hashed_key& k) {
   const found f = store_of(c, k).find(k);
   if (f && !f.is_string()) {
@@ -39,9 +40,9 @@ namespace kv {
   return f;
 }
 
-// False: it cannot be a key or a value for its length, which was answered.
+// Returns false after an error reply if the key or value is too long.
 [[nodiscard]] bool fits(call& c, std::string_view key, std::size_t value_bytes);
-// False: it could not be put, which was answered; after `mark` nothing else of the reply stays.
+// Returns false after an error reply, which replaces the reply written since `mark`.
 [[nodiscard]] bool put(call& c, const hashed_key& k, std::span<const std::string_view> pieces,
                        unix_ms expiry, std::size_t mark, at_limit then = at_limit::refused);
 [[nodiscard]] inline bool put(call& c, const hashed_key& k, std::string_view value, unix_ms expiry,
@@ -49,14 +50,14 @@ namespace kv {
   return put(c, k, std::span(&value, 1), expiry, mark, then);
 }
 
-// Argument `i` as an integer; no value: it is none, which was answered.
+// Argument `i` as an integer. Returns no value after an error reply.
 [[nodiscard]] std::optional<std::int64_t> integer_arg(call& c, std::size_t i,
                                                       std::string_view otherwise = not_an_integer);
 
-// Of SCAN and HSCAN. No value: it is none, which was answered.
+// Cursor of SCAN and HSCAN. Returns no value after an error reply.
 [[nodiscard]] std::optional<std::uint64_t> cursor_arg(call& c, std::size_t i);
 
-// How a time to live was given: in seconds or milliseconds, from now or since 1970.
+// Form of a time to live: in seconds or milliseconds, from now or since 1970.
 struct time_form {
   bool seconds = true;
   bool absolute = false;
@@ -64,13 +65,14 @@ struct time_form {
 };
 // "EX", "PX", "EXAT", "PXAT".
 [[nodiscard]] std::optional<time_form> time_form_of(std::string_view word) noexcept;
-// Above zero, and within what 64 bits hold. No value: "ERR invalid expire time in 'set' command" was answered.
+// Returns a time that is positive and fits into 64 bits. Returns no value after the error reply
+// "ERR invalid expire time in 'set' command".
 [[nodiscard]] std::optional<unix_ms> expiry_arg(call& c, std::size_t i, time_form form);
 
 // As replace_file(). REQUIRES the service's files_guard().
 [[nodiscard]] cordma::result<void> put_in_place(const std::string& path, std::string_view text);
 
-// HELP of a command with sub-commands.
+// The HELP sub-command of a command.
 [[nodiscard]] constexpr command help_part(handler run, std::string_view since) {
   return {.name = "help",
           .run = run,
@@ -79,7 +81,7 @@ struct time_form {
           .since = since,
           .summary = "Show helpful text about the different subcommands"};
 }
-// A command that needs one of its sub-commands.
+// A command that requires a sub-command.
 [[nodiscard]] constexpr command container(std::string_view name, std::string_view since,
                                           std::string_view summary, const command_group& parts) {
   return {.name = name,
@@ -89,15 +91,15 @@ struct time_form {
           .summary = summary,
           .subcommands = parts};
 }
-// The lines of a HELP sub-command, after its head and before HELP itself.
+// Replies with the lines of HELP, between its heading and the entry of HELP itself.
 void reply_help(call& c, std::string_view container, std::initializer_list<std::string_view> lines);
 
-// `all` of the keys of a command, hashed, in order; those far apart are brought closer together.
+// All keys of a command, hashed, in order; their cache lines are prefetched in groups.
 class hashed_keys {
  public:
   explicit hashed_keys(call& c);
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
-  // In rising order, each once: fetches ahead of it.
+  // Returns the next key; each is returned once. Prefetches ahead.
   [[nodiscard]] const hashed_key& next();
 
  private:

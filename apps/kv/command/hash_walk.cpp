@@ -1,4 +1,4 @@
-// Many fields of a hash: HGETALL, HSCAN, HRANDFIELD.
+// Commands on many fields of a hash: HGETALL, HSCAN, HRANDFIELD.
 #include "handling.hpp"
 
 #include "../resp/glob.hpp"
@@ -18,7 +18,7 @@ using entry = hash_value::entry;
 
 constexpr std::int64_t usual_count = 10;
 constexpr std::int64_t most_repeated = std::int64_t{1}
-                                       << 24;  // fields that may come several times in one reply
+                                       << 24;  // fields of one reply with repetitions
 
 void hgetall(call& c) {
   const auto f = hash_at(c, c.key);
@@ -50,7 +50,7 @@ struct hscan_how {
   std::optional<std::string_view> pattern;
 };
 
-// No value: it was answered.
+// Returns no value after an error reply.
 std::optional<hscan_how> hscan_options(call& c) {
   hscan_how how;
   for (std::size_t i = 3; i < c.count(); i += 2) {
@@ -104,7 +104,7 @@ entry any_field(const hash_value& all, std::mt19937_64& dice) {
   }
 }
 
-// So many different ones, or all.
+// Returns `count` distinct fields, or all.
 std::vector<entry> different_fields(const hash_value& all, std::size_t count,
                                     std::mt19937_64& dice) {
   std::vector<entry> given;
@@ -153,7 +153,7 @@ void hrandfield(call& c) {
   if (c.count() == 2) return c.out.bulk(any_field(all, dice).field);
   const bool pairs_flat = with_values && !c.out.is_resp3();
   if (count < 0) {
-    // The same ones may come again.
+    // Fields may repeat.
     if (count < -most_repeated) return c.out.error("ERR value is out of range");
     const auto times = static_cast<std::uint64_t>(-count);
     c.out.array(times * (pairs_flat ? 2 : 1));

@@ -10,21 +10,22 @@
 namespace kv {
 namespace {
 
-// False: it could not be put, which was answered.
+// Returns false after an error reply.
 bool put_field(call& c, std::string_view field, std::string_view value, bool& is_new) {
   if (store_of(c, c.key).field_put(c.key, field, value, &is_new) == put_outcome::done) return true;
   c.out.error(out_of_memory);
   return false;
 }
 
-// Before the hash is looked at, which may be what goes. False: it was answered.
+// Makes room before the hash is looked up, because that may evict the hash itself. Returns false
+// after an error reply.
 bool has_room(call& c, std::size_t bytes) {
   if (store_of(c, c.key).make_room(bytes) == put_outcome::done) return true;
   c.out.error(out_of_memory);
   return false;
 }
 
-// Fields and values from argument 2 on. No value: it was answered.
+// Stores fields and values from argument 2 on. Returns no value after an error reply.
 std::optional<std::int64_t> put_fields(call& c) {
   if (c.count() % 2 != 0) {
     c.out.error("ERR wrong number of arguments for '" + c.what.full_name + "' command");

@@ -1,4 +1,4 @@
-// What INFO says.
+// The text of INFO.
 #pragma once
 
 #include "service.hpp"
@@ -8,11 +8,11 @@
 
 namespace kv {
 
-// Of that section, or of those that it stands for ("default", "all"); empty: the usual ones. On that worker's thread.
-// REQUIRES that the caller holds all shards.
+// Returns that section, or those that it stands for ("default", "all"); empty: the default ones. On
+// that worker's thread. REQUIRES that the caller holds all shards.
 [[nodiscard]] std::string information(service& of, unsigned worker, std::string_view section);
 
-// Of memory that this process has, as the kernel counts it (RSS). 0: it does not say.
+// Resident memory of this process (RSS), in bytes; 0: unknown.
 [[nodiscard]] std::uint64_t resident_bytes();
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// INFO: how the server fares.
+// INFO: state and statistics of the server.
 #include "handling.hpp"
 #include "information.hpp"
 
@@ -23,10 +23,10 @@ constexpr std::array<std::string_view, 11> all_sections{
     "server", "clients",      "memory",     "persistence", "stats",   "replication",
     "cpu",    "commandstats", "errorstats", "cluster",     "keyspace"};
 
-constexpr int ticks_per_second = 10;  // of each worker: see service::tick()
-constexpr std::uint64_t lru_clock_mask = (std::uint64_t{1} << 24) - 1;  // as Redis shows it
+constexpr int ticks_per_second = 10;  // per worker: see service::tick()
+constexpr std::uint64_t lru_clock_mask = (std::uint64_t{1} << 24) - 1;  // as in Redis
 
-// Lines of a section.
+// Appends lines to a section.
 class lines {
  public:
   explicit lines(std::string& out) noexcept : out_(out) {}
@@ -62,7 +62,7 @@ std::string hundredths(double value, std::string_view unit = "") {
   return std::string(text.data(), static_cast<std::size_t>(n)).append(unit);
 }
 
-// 0 where there is nothing to compare it with.
+// Returns 0 if there is nothing to compare with.
 double ratio(std::uint64_t part, std::uint64_t whole) noexcept {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -72,12 +72,12 @@ std::string executable() {
   return std::filesystem::read_symlink("/proc/self/exe", none).string();
 }
 
-// Of something that took so long; negative: it was not done yet.
+// Converts a duration; negative: it has not happened yet.
 std::int64_t whole_seconds(double seconds) noexcept {
   return seconds < 0 ? -1 : static_cast<std::int64_t>(seconds);
 }
 
-// Whose service, and on which worker's thread it is looked at.
+// The service, and the worker that reads it on its thread.
 struct view {
   service& of;
   unsigned worker;
@@ -230,7 +230,7 @@ void stats_lines(const view& c, lines& out, const sums& s) {
           c.of.total(&worker_counters::killed_for_output));
 }
 
-// Nobody replicates it: who looks whether this is the same history sees that it is another after each start.
+// It has no replicas. The replication id is the run id, so each start counts as another history.
 void replication_lines(const view& c, lines& out) {
   out.add("role", "master");
   out.add("connected_slaves", 0);
@@ -319,7 +319,7 @@ std::string tell(const view& c, std::span<const std::string_view> asked) {
   std::string text;
   const sums s = sum_up(c.of.keys());
   for (const std::string_view section : wanted) write_section(c, text, section, s);
-  // What only main knows of has sections of its own.
+  // Sections that only main provides.
   const bool others =
       asked.empty() || is_word(asked.front(), "all") || is_word(asked.front(), "everything");
   if (c.of.hooks.more_info && (others || wanted.empty())) {

@@ -1,4 +1,4 @@
-// COMMAND: what there is to be asked.
+// COMMAND: the list of commands and their properties.
 #include "handling.hpp"
 
 #include "../resp/glob.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 void give_names(call& c, std::span<const std::string_view> names, std::uint32_t bits,
                 std::string_view prefix) {
-  bits &= (1U << names.size()) - 1;  // others have no name
+  bits &= (1U << names.size()) - 1;  // drop flags without a name
   c.out.set(static_cast<std::size_t>(std::popcount(bits)));
   for (std::size_t i = 0; i < names.size(); ++i) {
     if ((bits >> i & 1U) != 0) c.out.simple(std::string(prefix) + std::string(names[i]));
@@ -21,7 +21,8 @@ void give_names(call& c, std::span<const std::string_view> names, std::uint32_t 
 
 enum class placing : std::uint8_t { range, counted };
 
-// Of one key, or of all from `first` to `last`, which counts from there or, if negative, from the end.
+// Describes one key, or the keys from `first` to `last`, which is relative to `first` or, if
+// negative, to the end.
 void give_key_specification(call& c, std::uint16_t use, std::string_view note, int first, int last,
                             int step, placing how = placing::range) {
   const bool counted = how == placing::counted;
@@ -189,7 +190,8 @@ void command_list(call& c) {
   for (const known_command* k : wanted) c.out.bulk(k->full_name);
 }
 
-// The command whose arguments begin at 2, and where its keys are. Null: it was answered.
+// Returns the command named by argument 2, with its own arguments, if it has keys. Returns null
+// after an error reply.
 const known_command* command_in(call& c) {
   const known_command* k = c.of.commands().find(c.arg(2));
   if (k != nullptr && k->run == nullptr && c.count() > 3) {
@@ -209,7 +211,7 @@ const known_command* command_in(call& c) {
   return nullptr;
 }
 
-// Where in them its keys are; `args` begin with its name.
+// Returns the positions of its keys in `args`, which begin with its name.
 std::vector<std::size_t> places_of_keys(const known_command& k,
                                         std::span<const std::string_view> args) {
   std::vector<std::size_t> found;

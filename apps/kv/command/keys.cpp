@@ -1,4 +1,4 @@
-// Keys, whatever they hold: DEL, EXISTS, RENAME, COPY ...
+// Commands on keys of any type: DEL, EXISTS, RENAME, COPY ...
 #include "databases.hpp"
 #include "handling.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view no_such_key = "ERR no such key";
 
-// Answers how many of its keys `counts(store, key)`.
+// Replies with the number of its keys for which `counts(store, key)` is true.
 template <class Counts>
 void count_keys(call& c, Counts counts) {
   hashed_keys keys(c);
@@ -34,7 +34,7 @@ void unlink(call& c) {
 void exists(call& c) {
   count_keys(c, [](store& s, const hashed_key& k) { return s.contains(k); });
 }
-// As exists(), and it is a use of each.
+// As exists(), and counts as a use of each key.
 void touch(call& c) {
   count_keys(c, [](store& s, const hashed_key& k) { return static_cast<bool>(s.find(k)); });
 }
@@ -44,7 +44,8 @@ void type(call& c) {
   c.out.simple(!f ? "none" : f.is_string() ? "string" : "hash");
 }
 
-// The key becomes this hash. Not refused for the limit's sake. False: there is no memory, and it may hold a part.
+// Replaces the value of the key by this hash, even beyond the memory limit. Returns false if out of
+// memory; the key may then hold a part of it.
 bool put_hash(store& s, const hashed_key& k, const hash_value& fields, unix_ms expiry) {
   s.erase(k);
   bool done = true;
@@ -54,12 +55,13 @@ bool put_hash(store& s, const hashed_key& k, const hash_value& fields, unix_ms e
   return done && (expiry == never_expires || s.set_expiry(k, expiry) == put_outcome::done);
 }
 
-// What `from` holds is `to`'s as well, with its expiry. False: it was answered, and `to` holds what it held.
+// Copies the value and expiry of `from` to `to`. Returns false after an error reply; `to` is then
+// unchanged, or erased if a hash ran out of memory.
 bool duplicate(call& c, const found& from, const hashed_key& to, at_limit then) {
   store& s = store_of(c, to);
   const unix_ms expiry = from.at->expiry();
   if (from.is_string()) return put(c, to, from.value, expiry, c.out.mark(), then);
-  // Making room for the first of them may give up the very hash.
+  // Copied, because making room may evict the original.
   const hash_value fields = *from.fields;
   if (then == at_limit::refused && s.make_room(fields.bytes()) != put_outcome::done) {
     c.out.error(out_of_memory);
@@ -71,8 +73,9 @@ bool duplicate(call& c, const found& from, const hashed_key& to, at_limit then) 
   return false;
 }
 
-// What `from` holds is `to`'s, and `from` is no more. Beyond the limit, as both do not stay. Within a shard an object is
-// handed over, between two it is copied. False: it was answered, and `from` is as it was.
+// Moves the value of `from` to `to` and erases `from`. It may exceed the limit, since only one of
+// them remains. Within a shard an object is handed over, between shards it is copied. Returns false
+// after an error reply; `from` is then unchanged.
 bool relocate(call& c, const found& held, const hashed_key& from, const hashed_key& to) {
   if (&store_of(c, from) == &store_of(c, to) && held.at->kind() != value_kind::string) {
     const auto done = store_of(c, to).rename(from, to);
@@ -95,7 +98,7 @@ void rename_to(call& c, target there) {
   if (c.arg(1) == c.arg(2)) return there == target::kept ? c.out.integer(0) : c.out.ok();
   if (there == target::kept && store_of(c, to).peek(to)) return c.out.integer(0);
   const found again =
-      store_of(c, c.key).peek(c.key);  // looking for the other may have changed the store
+      store_of(c, c.key).peek(c.key);  // finding the target may have changed the store
   if (!relocate(c, again, c.key, to)) return;
   there == target::kept ? c.out.integer(1) : c.out.ok();
 }
@@ -103,7 +106,7 @@ void rename_to(call& c, target there) {
 void rename(call& c) { rename_to(c, target::replaced); }
 void renamenx(call& c) { rename_to(c, target::kept); }
 
-// No value: it is none, which was answered.
+// Returns no value after an error reply.
 std::optional<unsigned> database_arg(call& c, std::size_t i,
                                      std::string_view otherwise = not_an_integer) {
   const auto n = integer_arg(c, i, otherwise);
@@ -129,7 +132,7 @@ void move(call& c) {
   if (relocate(c, held, c.key, to)) c.out.integer(1);
 }
 
-// A value beside the keyspace.
+// A copy of a value outside the keyspace.
 struct kept_value {
   std::string text;
   std::optional<hash_value> fields;
@@ -142,17 +145,18 @@ kept_value kept(const found& f) {
   return v;
 }
 
-// False: there is no memory, and the key holds a part of it, or what it held.
+// Stores a kept value. Returns false if out of memory; the key then holds a part of it or its old
+// value.
 bool put_back(call& c, const hashed_key& k, const kept_value& v) {
   store& s = store_of(c, k);
   if (!v.fields) return s.put(k, v.text, v.expiry, at_limit::exceeded) == put_outcome::done;
   return put_hash(s, k, *v.fields, v.expiry);
 }
 
-// What each of two keys holds is the other's. False: there is no memory, it was answered, and they are as they were, as
-// far as there is memory for that.
+// Swaps the values of two keys. Returns false after an out-of-memory reply; both values are then
+// restored as far as memory permits.
 bool swap_keys(call& c, const hashed_key& one, const hashed_key& other) {
-  static_cast<void>(store_of(c, one).peek(one));  // what has expired goes
+  static_cast<void>(store_of(c, one).peek(one));  // removes it if it has expired
   const found of_other = store_of(c, other).peek(other);
   const found of_one = store_of(c, one).peek(one);
   if (!of_one && !of_other) return true;
@@ -167,14 +171,14 @@ bool swap_keys(call& c, const hashed_key& one, const hashed_key& other) {
   return false;
 }
 
-// What the names of two databases are, each once; and how much a journal would have to note of a swap.
+// The distinct key names of two databases, and the bytes that a journal needs to record their swap.
 struct both_databases {
   std::vector<std::string> names;
   std::size_t bytes = 0;
 };
 
 both_databases look_at(keyspace& keys, unsigned one, unsigned other) {
-  constexpr std::size_t of_change = 64;  // beside its texts
+  constexpr std::size_t of_change = 64;  // besides its texts
   constexpr std::size_t of_field = 16;
   both_databases all;
   for (const unsigned database : {one, other}) {
@@ -190,8 +194,8 @@ both_databases look_at(keyspace& keys, unsigned one, unsigned other) {
   return all;
 }
 
-// Key by key, each of them in one of the two databases all the time. Where there is no memory for one, those before it
-// are swapped back.
+// Swaps key by key, so that each key is in one of the two databases at any time. If memory runs
+// out, the earlier keys are swapped back.
 void swapdb(call& c) {
   const auto one = database_arg(c, 1, "ERR invalid first DB index");
   if (!one) return;
@@ -204,7 +208,7 @@ void swapdb(call& c) {
   if (std::ranges::any_of(all.names, [](const std::string& n) { return n.size() > longest; })) {
     return c.out.error(key_too_long);
   }
-  // In one record of the journal, so that it is whole after a crash.
+  // The swap is one record of the journal, so that it is complete after a crash.
   if (all.bytes > max_record_bytes) {
     return c.out.error("ERR SWAPDB takes no more than 1 GB of keys and values, and these are " +
                        std::to_string(all.bytes) + " bytes");
@@ -263,7 +267,7 @@ void dbsize(call& c) {
   c.out.integer(static_cast<std::int64_t>(c.of.keys().size_of(c.who.database)));
 }
 
-// No value: it was answered.
+// Returns no value after an error reply.
 std::optional<freeing> flush_options(call& c) {
   if (c.count() > 2 ||
       (c.count() == 2 && !is_word(c.arg(1), "sync") && !is_word(c.arg(1), "async"))) {
@@ -277,7 +281,7 @@ void clear_all(call& c, freeing when) {
   for (std::uint32_t i = 0; i < c.of.keys().shards(); ++i) c.of.keys().at(i).clear(when);
 }
 
-// As a whole where there is nothing else, else key by key.
+// Clears the shards if no other database has keys, else erases key by key.
 void flushdb(call& c) {
   const auto when = flush_options(c);
   if (!when) return;
@@ -307,7 +311,7 @@ void flushall(call& c) {
   clear_all(c, *when);
   c.out.ok();
   if (!c.of.hooks.drop_snapshot) return;
-  // After a crash the old snapshot would bring back what is gone.
+  // Otherwise a start after a crash would load the erased keys from the old snapshot.
   const hook_answer dropped = c.of.hooks.drop_snapshot();
   if (!dropped.done && c.of.hooks.warn) {
     c.of.hooks.warn(

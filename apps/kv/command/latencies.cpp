@@ -1,4 +1,4 @@
-// LATENCY: what took long.
+// LATENCY: events that took long.
 #include "handling.hpp"
 
 #include <array>
@@ -40,7 +40,7 @@ void reset(call& c) {
   c.out.integer(forgotten);
 }
 
-// What is to be done about an event.
+// Returns the advice of LATENCY DOCTOR about an event.
 std::string_view advice_for(std::string_view event) noexcept {
   if (event == "expire-cycle") {
     return "Many keys expire at once: spread their times to live.";

@@ -16,7 +16,7 @@ namespace kv {
 // Any thread.
 class latency_log {
  public:
-  static constexpr std::size_t most_samples = 160;  // of an event: then the oldest goes
+  static constexpr std::size_t most_samples = 160;  // per event; above that the oldest are dropped
 
   struct sample {
     std::uint64_t when_s = 0;  // since 1970
@@ -25,20 +25,20 @@ class latency_log {
   struct event {
     std::string name;
     sample last;
-    std::uint64_t worst_ms = 0;  // ever, since it was reset
+    std::uint64_t worst_ms = 0;  // since it was reset
     std::size_t samples = 0;
     double mean_ms = 0;  // of the samples
   };
 
-  // Of several in one second the longest is kept.
+  // Of several samples in one second the longest is kept.
   void add(std::string_view name, sample s);
-  // In the order of their names.
+  // Sorted by name.
   [[nodiscard]] std::vector<event> events() const;
-  // Oldest first; none of an event that never was.
+  // Oldest first; empty for an unknown event.
   [[nodiscard]] std::vector<sample> history(std::string_view name) const;
-  // Whether there was one.
+  // Returns true if the event existed.
   bool forget(std::string_view name);
-  // How many there were.
+  // Returns the number of events dropped.
   std::size_t forget_all();
 
  private:

@@ -1,4 +1,4 @@
-// The least that maxmemory may be: below it a shard has no room for any item.
+// The lower limit of maxmemory: below it a shard has no space for any item.
 #pragma once
 
 #include "../store/layout.hpp"
@@ -8,10 +8,10 @@
 
 namespace kv {
 
-// The shard's head, its index, what is kept free to copy to, and one segment for items.
+// The shard's head, its index, the space reserved for copying, and one segment for items.
 inline constexpr std::uint64_t least_shard_bytes = 5 * std::uint64_t{segment_bytes};
 
-// Empty: that is enough, or no limit (0). Else why not.
+// Returns an empty string if maxmemory suffices or is no limit (0), else the reason.
 [[nodiscard]] inline std::string memory_refusal(std::uint64_t maxmemory, std::uint64_t shards) {
   const std::uint64_t least = least_shard_bytes * shards;
   if (maxmemory == 0 || maxmemory >= least) return {};

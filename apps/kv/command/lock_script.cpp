@@ -18,7 +18,7 @@ bool is_name(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// Words of Lua and names that it gives a script; any other name is a variable's.
+// True for keywords of Lua and names that it provides to scripts; any other name is a variable.
 bool is_known(std::string_view word) noexcept {
   static constexpr auto known = std::to_array<std::string_view>(
       {"and",   "do",    "else", "elseif", "end",    "false",    "for",         "if",
@@ -29,7 +29,7 @@ bool is_known(std::string_view word) noexcept {
 
 using tokens = std::vector<std::string>;
 
-// The end of the token that begins at `at`; npos: it has none.
+// Returns the end of the token that begins at `at`; npos: it is no token of such a script.
 std::size_t token_end(std::string_view text, std::size_t at) noexcept {
   std::size_t end = at + 1;
   if (text[at] == '\'' || text[at] == '"') {
@@ -45,13 +45,14 @@ std::size_t token_end(std::string_view text, std::size_t at) noexcept {
   return end;
 }
 
-// Without white space and comments; strings in single quotes and lower case. False: it is no such script.
+// Splits a script into tokens, without white space and comments. Strings become lower case in
+// single quotes. Returns false if it cannot be such a script.
 bool split(std::string_view text, tokens& into) {
   for (std::size_t at = 0; at < text.size();) {
     if (is_space(text[at]) || text[at] == ';') {
       ++at;
     } else if (text.substr(at).starts_with("--[")) {
-      return false;  // may go on for lines
+      return false;  // a comment that may span lines
     } else if (text.substr(at).starts_with("--")) {
       at = std::min(text.find('\n', at), text.size());
     } else {
@@ -69,7 +70,7 @@ bool split(std::string_view text, tokens& into) {
   return true;
 }
 
-// The place of the bracket that closes the one at `open`; the size: there is none.
+// Returns the index of the bracket that closes the one at `open`; the size if there is none.
 std::size_t closing(const tokens& all, std::size_t open) noexcept {
   std::size_t depth = 0;
   for (std::size_t i = open; i < all.size(); ++i) {
@@ -79,13 +80,14 @@ std::size_t closing(const tokens& all, std::size_t open) noexcept {
   return all.size();
 }
 
-// Of tonumber(ARGV[n]) the closing bracket is there. Not of the first: what a lock holds is compared as text.
+// True for a complete tonumber(ARGV[n]). Not for ARGV[1], because the value of a lock is compared
+// as text.
 bool is_of_a_later_argument(const tokens& all, std::size_t tonumber) noexcept {
   const std::size_t at = tonumber + 2;
   return closing(all, tonumber + 1) == at + 4 && all[at] == "ARGV" && all[at + 2] != "1";
 }
 
-// `if (...) then` and `tonumber(ARGV[n])` without their brackets.
+// Removes the brackets of `if (...) then`, and tonumber and its brackets of `tonumber(ARGV[n])`.
 void drop_brackets(tokens& all) {
   for (std::size_t i = 0; i + 1 < all.size(); ++i) {
     const bool condition = all[i] == "if" && all[i + 1] == "(";
@@ -100,7 +102,7 @@ void drop_brackets(tokens& all) {
   }
 }
 
-// Variables by the order in which they come; commands that do the same by one name.
+// Renames variables in order of appearance, and commands with the same effect to one name.
 void rename(tokens& all) {
   std::vector<std::string> variables;
   for (std::string& t : all) {
@@ -113,7 +115,7 @@ void rename(tokens& all) {
   }
 }
 
-// Empty: it is no such script.
+// Returns the canonical form; empty: it is no such script.
 std::string canonical(std::string_view text) {
   tokens all;
   if (!split(text, all)) return {};
@@ -129,7 +131,7 @@ struct known_script {
   lock_script what;
 };
 
-// One key: "ACT" stands for what is done if it holds ARGV[1].
+// Forms for one key: "ACT" stands for the action if the key holds ARGV[1].
 constexpr std::array<std::string_view, 8> one_key_forms{
     "if GET == ARGV[1] then return ACT else return 0 end",
     "if GET == ARGV[1] then return ACT end return 0",
@@ -146,7 +148,7 @@ constexpr std::array<std::pair<std::string_view, lock_script>, 3> one_key_acts{{
     {"redis.call('expire', KEYS[1], ARGV[2])", lock_script::expire_seconds},
 }};
 
-// Of those that return NO, false or nil, where it holds something else.
+// Forms that return NO, which is false or nil, if the key holds something else.
 constexpr std::array<std::string_view, 5> null_forms{
     "if GET == ARGV[1] then return ACT else return NO end",
     "if GET == ARGV[1] then return ACT end return NO",
@@ -155,7 +157,7 @@ constexpr std::array<std::string_view, 5> null_forms{
     "local v = GET if v == ARGV[1] then ACT return true end return NO",
 };
 constexpr std::string_view sets_one = "redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])";
-// redsync; Spring's RedisLockRegistry; aioredlock.
+// Of redsync, Spring's RedisLockRegistry and aioredlock.
 constexpr std::array<std::pair<std::string_view, lock_script>, 6> whole_scripts{{
     {"local v = GET if v == ARGV[1] then return redis.call('del', KEYS[1]) elseif v == false then "
      "return -1 else return 0 end",
@@ -181,7 +183,7 @@ lock_script or_null(lock_script act) noexcept {
                                        : lock_script::expire_seconds_or_null;
 }
 
-// What is left of the time to live, as `left`; no time to live: 0 is returned.
+// Reads the remaining time to live as `left`; without a time to live the script returns 0.
 constexpr std::string_view looks_at_time =
     "local v = GET if not v or v ~= ARGV[1] then return 0 end "
     "local left = redis.call('pttl', KEYS[1]) if not left then left = 0 end "

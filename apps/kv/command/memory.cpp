@@ -1,4 +1,4 @@
-// MEMORY: what the keys take, one and all.
+// MEMORY: memory use, of one key and of all.
 #include "handling.hpp"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ void usage(call& c) {
   c.out.integer(static_cast<std::int64_t>(bytes));
 }
 
-// What malloc() keeps goes back beside the workers; segments and slabs do by themselves.
+// Returns memory cached by malloc() to the system, on another thread. Segments and slabs are
+// returned without this command.
 void purge(call& c) {
   if (c.of.hooks.much_was_freed) c.of.hooks.much_was_freed();
   c.out.ok();
@@ -39,7 +40,7 @@ std::size_t keys_of(keyspace& keys) noexcept {
   return sum;
 }
 
-// Of each database.
+// Returns the number of keys of each database.
 std::array<std::size_t, most_databases> keys_of_databases(keyspace& keys) noexcept {
   std::array<std::size_t, most_databases> sum{};
   for (std::uint32_t i = 0; i < keys.shards(); ++i) {
@@ -52,8 +53,8 @@ double ratio(std::size_t of, std::size_t to) noexcept {
   return to == 0 ? 0 : static_cast<double>(of) / static_cast<double>(to);
 }
 
-// Names and meanings are Redis's; what it says of its allocator is left out. Fragmentation is of segments: what is held
-// beside what could not be spared.
+// Names and meanings are those of Redis, without the details of its allocator. Fragmentation refers
+// to segments: memory held beyond the necessary.
 void stats(call& c) {
   constexpr double percent = 100;
   const store_usage u = c.of.keys().usage();
@@ -89,7 +90,7 @@ void stats(call& c) {
     if (databases[db] == 0) continue;
     c.out.bulk("db." + std::to_string(db));
     c.out.map(3);
-    // Of the one index that all have.
+    // Its part of the index, which all databases share.
     const double part = ratio(databases[db], keys) * static_cast<double>(u.index_bytes);
     whole("overhead.hashtable.main", static_cast<std::size_t>(part));
     whole("overhead.hashtable.expires", 0);

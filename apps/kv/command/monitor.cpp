@@ -19,8 +19,8 @@ void monitor(call& c) {
   c.out.ok();
 }
 
-// Of a command's arguments, in bytes and one for each: quoted, they take four times as much at most, so that a monitor
-// that reads is not ended by one command.
+// Limit of the shown arguments, in bytes plus one per argument. Quoting makes them at most four
+// times as long, so one command does not end a monitor that reads.
 constexpr std::size_t longest_shown = monitor_box::most_bytes / 8;
 
 constexpr auto monitor_table = std::to_array<command>({

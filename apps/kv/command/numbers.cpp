@@ -1,4 +1,4 @@
-// Strings that are numbers: INCR and its kin.
+// Strings that hold numbers: INCR and related commands.
 #include "handling.hpp"
 
 #include "../resp/number.hpp"

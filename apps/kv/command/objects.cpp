@@ -1,4 +1,4 @@
-// OBJECT: how a key is kept.
+// OBJECT: the representation of a value.
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -9,10 +9,10 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t longest_embedded = 44;  // as Redis tells its own two kinds of strings apart
+constexpr std::size_t longest_embedded = 44;  // limit between Redis's two kinds of strings
 constexpr std::size_t longest_integer = 20;
 
-// The word of Redis for what is much like it.
+// Returns Redis's name for the most similar representation.
 std::string_view encoding_of(const found& f) {
   if (f.is_string()) {
     if (f.value.size() <= longest_integer && parse_integer(f.value)) return "int";

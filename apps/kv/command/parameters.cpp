@@ -1,4 +1,4 @@
-// The names that CONFIG knows: how each is read and written.
+// The parameters of CONFIG: how each is read and written.
 #include "settings.hpp"
 #include "word.hpp"
 
@@ -87,7 +87,7 @@ constexpr parameter text(std::string_view name, when at = when::any_time) {
           }};
 }
 
-// Names that are kept as they are.
+// One of these names, stored unchanged.
 template <std::string settings::* member, const auto& names>
 constexpr parameter word(std::string_view name, when at = when::any_time) {
   return {name, at, [](const settings& s) { return s.*member; },
@@ -173,7 +173,7 @@ std::string set_save(settings& s, std::string_view value) {
   return {};
 }
 
-// There are no replicas and no subscribers: of their limits only Redis's own are taken.
+// Replicas and subscribers do not exist here: only Redis's own limits are accepted for them.
 constexpr output_limit limit_of_replicas{
     .hard_bytes = 256 << 20, .soft_bytes = 64 << 20, .soft_seconds = 60};
 constexpr output_limit limit_of_subscribers{
@@ -224,7 +224,7 @@ std::string set_slower_than(settings& s, std::string_view value) {
   return {};
 }
 
-// Redis's range, and of it what a value may be.
+// Redis's range, restricted to the possible length of a value.
 std::string set_bulk_len(settings& s, std::string_view value) {
   constexpr std::uint64_t least = 1 << 20;
   const auto n = parse_memory(value);
@@ -235,7 +235,7 @@ std::string set_bulk_len(settings& s, std::string_view value) {
   return {};
 }
 
-// Of what is in dir: a name, and no path.
+// A name within dir rather than a path.
 std::string name_refusal(std::string_view setting, std::string_view what, std::string_view value) {
   if (value.empty()) return std::string(setting) + " can't be empty";
   if (value.find_first_of("/\\") == std::string_view::npos && value != "." && value != "..")
@@ -249,7 +249,7 @@ std::string set_dbfilename(settings& s, std::string_view value) {
   return why;
 }
 
-// Its manifest has names that end at a space, and takes none that are hidden.
+// Names in its manifest end at a space, and it accepts no hidden files.
 std::string set_appendfilename(settings& s, std::string_view value) {
   std::string why = name_refusal("appendfilename", "filename", value);
   if (!why.empty()) return why;

@@ -1,4 +1,4 @@
-// All keys: SCAN and KEYS.
+// Iteration over all keys: SCAN and KEYS.
 #include "databases.hpp"
 #include "handling.hpp"
 
@@ -25,7 +25,7 @@ struct scan_how {
   }
 };
 
-// No value: it was answered.
+// Returns no value after an error reply.
 std::optional<scan_how> scan_options(call& c) {
   scan_how how;
   for (std::size_t i = 2; i < c.count(); i += 2) {
@@ -59,7 +59,7 @@ void scan(call& c) {
   if (!how) return;
   std::vector<std::string_view> given;
   std::int64_t seen = 0;
-  // As Redis: for so many keys, wanted or not, through at most ten times as many buckets.
+  // As Redis: visits this number of keys, matching or not, in at most ten times as many buckets.
   std::int64_t buckets = how->count > most_count ? most_count * 10 : how->count * 10;
   bool more = c.of.keys().size_of(c.who.database) != 0;
   if (!more) cursor = 0;

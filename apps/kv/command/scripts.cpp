@@ -1,4 +1,4 @@
-// EVAL and SCRIPT, of the scripts that lock_script.hpp knows.
+// EVAL and SCRIPT, for the scripts that lock_script.hpp recognises.
 #include "digest.hpp"
 #include "handling.hpp"
 #include "lock_script.hpp"
@@ -18,7 +18,7 @@ constexpr std::string_view unknown_script =
 constexpr std::string_view script_error = "ERR ERROR";  // redis.error_reply('ERROR')
 constexpr std::string_view no_script = "NOSCRIPT No matching script. Please use EVAL.";
 
-// What a script was given. REQUIRES that its number of keys was checked.
+// Keys and arguments of a script. REQUIRES that its number of keys was checked.
 struct script_call {
   call& c;
   std::span<const std::string_view> keys;
@@ -27,14 +27,15 @@ struct script_call {
   [[nodiscard]] hashed_key key(std::size_t i) const noexcept { return c.of.keys().key(keys[i]); }
 };
 
-// A string that is ARGV[1]. No value: the key holds something else than a string, which was answered.
+// Returns the string at the key if it equals ARGV[1]. Returns no value after an error reply if the
+// key holds another type.
 std::optional<found> held(const script_call& s, const hashed_key& k) {
   const auto f = string_at(s.c, k);
   if (!f) return std::nullopt;
   return *f && f->value == s.args[0] ? *f : found();
 }
 
-// When a time to live that begins now ends. No value: it was answered.
+// Returns the end of a time to live that begins now. Returns no value after an error reply.
 std::optional<std::int64_t> end_of(const script_call& s, std::string_view text, std::int64_t more,
                                    std::int64_t unit_ms) {
   const auto n = parse_integer(text);
@@ -51,7 +52,7 @@ std::optional<std::int64_t> end_of(const script_call& s, std::string_view text, 
   return when;
 }
 
-// When a lock that is set now ends, by ARGV[2]. No value: it was answered.
+// Returns the end of a lock that is set now, by ARGV[2]. Returns no value after an error reply.
 std::optional<unix_ms> end_of_lock(const script_call& s) {
   const auto when = end_of(s, s.args[1], 0, 1);
   if (!when) return std::nullopt;
@@ -68,7 +69,7 @@ void expire_at(const script_call& s, const hashed_key& k, std::int64_t when) {
   s.c.out.integer(1);
 }
 
-// What is said where the key holds something else, or does not exist.
+// The reply if the key holds something else or does not exist.
 enum class otherwise : std::uint8_t { zero, null, gone, error };
 
 void say_not_held(const script_call& s, otherwise no, bool exists) {
@@ -99,7 +100,7 @@ void expire_one(const script_call& s, std::int64_t unit_ms, otherwise no) {
   if (when) expire_at(s, k, *when);
 }
 
-// False: it was answered.
+// Returns false after an error reply.
 bool set_one(const script_call& s) {
   const auto when = end_of_lock(s);
   if (!when || !fits(s.c, s.keys[0], s.args[0].size())) return false;
@@ -113,7 +114,7 @@ void renew_one(const script_call& s) {
   if (set_one(s)) s.c.out.ok();
 }
 
-// Where the key does not exist it is taken; else it has to hold ARGV[1].
+// Takes the key if it does not exist; otherwise it must hold ARGV[1].
 void take_one(const script_call& s, lock_script what) {
   const hashed_key k = s.key(0);
   const auto there = string_at(s.c, k);
@@ -157,7 +158,7 @@ void erase_all(const script_call& s) {
   s.c.out.integer(erased);
 }
 
-// All or nothing, as MSET. False: it was answered.
+// All or nothing, like MSET. Returns false after an error reply.
 bool has_room_for_all(const script_call& s) {
   keyspace& keys = s.c.of.keys();
   std::array<std::size_t, keyspace::most_shards> more{};
@@ -201,7 +202,7 @@ void take_all(const script_call& s) {
   set_all(s);
 }
 
-// The commands that it is made of, as far as users may be refused them.
+// Returns the commands that the script consists of and that users may be denied.
 std::span<const std::string_view> commands_of(lock_script what) noexcept {
   static constexpr std::array<std::string_view, 2> erasing{"get", "del"};
   static constexpr std::array<std::string_view, 2> expiring{"get", "pexpire"};
@@ -243,7 +244,7 @@ void note_denied(call& c, std::string_view name) {
                      static_cast<std::size_t>(c.of.current(c.who.origin.worker).acllog_max_len));
 }
 
-// False: it was answered.
+// Returns false after an error reply.
 bool is_allowed(call& c, lock_script what) {
   if (c.who.unlimited() || c.who.who() == nullptr) return true;
   for (const std::string_view name : commands_of(what)) {
@@ -300,7 +301,7 @@ void run(const script_call& s, lock_script what) {
   }
 }
 
-// No value: it was answered.
+// Returns no value after an error reply.
 std::optional<script_call> arguments(call& c) {
   const auto n = integer_arg(c, 2);
   if (!n) return std::nullopt;

@@ -1,4 +1,4 @@
-// The server as a whole: SHUTDOWN, SAVE, TIME and so on.
+// Commands on the whole server: SHUTDOWN, SAVE, TIME and so on.
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -66,7 +66,7 @@ void shutdown(call& c) {
       how.force = true;
     } else if (is_word(c.arg(i), "abort") && c.count() == 2) {
       return c.out.error("ERR No shutdown in progress.");
-    } else if (!is_word(c.arg(i), "now")) {  // no replica is waited for
+    } else if (!is_word(c.arg(i), "now")) {  // there are no replicas to wait for
       return c.out.error(syntax_error);
     }
   }
@@ -77,7 +77,7 @@ void shutdown(call& c) {
   c.who.awaited_ending = so_far;
 }
 
-// As long as it says this worker does nothing else: for tests of whoever waits for it.
+// Blocks this worker for that time, for tests of clients that wait for it.
 void debug_sleep(call& c) {
   constexpr long double longest = 3600;  // seconds
   const auto seconds = parse_float(c.arg(2));
@@ -91,7 +91,7 @@ void debug_help(call& c) {
              {"SLEEP <seconds>", "    Stop the server for <seconds>. Decimals allowed."});
 }
 
-// Clients of tests say it between two of them; there are no functions here.
+// Test suites of clients send it between tests. Functions do not exist here.
 void function_flush(call& c) {
   if (c.count() > 3 ||
       (c.count() == 3 && !is_word(c.arg(2), "sync") && !is_word(c.arg(2), "async"))) {
@@ -109,7 +109,7 @@ void role(call& c) {
   c.out.array(0);
 }
 
-// For replicas, of which there are none.
+// Replicas do not exist here.
 void wait_for_replicas(call& c) {
   if (!integer_arg(c, 1)) return;
   const auto timeout = integer_arg(c, 2, "ERR timeout is not an integer or out of range");

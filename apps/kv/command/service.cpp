@@ -15,15 +15,15 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t sweep_items = 1000;  // of a shard in one tick
-// Fields and objects of a shard, in one tick: a part of a millisecond.
+constexpr std::size_t sweep_items = 1000;  // per shard and tick
+// Fields and objects per shard and tick; takes a fraction of a millisecond.
 constexpr std::size_t freed_objects = 3000;
 constexpr std::size_t moved_items = 1000;
 constexpr std::size_t most_error_names = 128;
 constexpr cordma::duration sample_time = std::chrono::seconds(1);
 constexpr std::size_t run_id_digits = 40;
 
-// Redis looks at so many keys for each that it evicts; here one sample is for many.
+// Redis samples this number of keys for each eviction; here one sample serves many evictions.
 unsigned samples_of(const settings& s) noexcept {
   constexpr std::uint64_t for_each = 13;
   constexpr std::uint64_t most = 1 << 16;
@@ -227,7 +227,7 @@ void service::journal_advanced(unsigned worker) { wake_marked(worker); }
 
 void service::attend(unsigned worker) { wake_marked(worker); }
 
-// A wake() may end clients: whom it concerns is found first, and looked up again.
+// A wake() may end clients, so ids are collected first and each client is looked up again.
 void service::wake_marked(unsigned worker) {
   worker_state& w = at(worker);
   std::vector<std::uint64_t> ids;
@@ -316,7 +316,7 @@ std::map<std::string, std::uint64_t, std::less<>> service::errors() const {
   return errors_;
 }
 
-// Those of other workers may miss what they count meanwhile.
+// Counts that other workers add meanwhile may be lost.
 void service::reset_statistics() {
   for (const auto& w : workers_) {
     worker_counters& c = w->counters;
@@ -466,7 +466,7 @@ void service::rouse(unsigned from_worker) {
 }
 
 void service::pause(cordma::time_point until, paused what) noexcept {
-  // The stronger of two, and the later.
+  // Keeps the stronger mode and the later end of two pauses.
   if (paused_.load() == paused::all) what = paused::all;
   paused_until_ = std::max(until, paused_until_.load());
   paused_ = what;

@@ -1,4 +1,5 @@
-// service: what the clients of a server share: keys, settings, users, statistics, and what main does for them.
+// service: the state that clients of a server share: keys, settings, users, statistics, and the
+// hooks into main.
 #pragma once
 
 #include "../keyspace/counters.hpp"
@@ -30,14 +31,14 @@
 
 namespace kv {
 
-// How a server is to end.
+// How to end the server.
 struct shutdown_request {
   enum class snapshot : std::uint8_t { as_configured, yes, no };
   snapshot save = snapshot::as_configured;
-  bool force = false;  // whatever cannot be kept
+  bool force = false;  // even if data cannot be kept
 };
 
-// What INFO says about durability.
+// Durability fields of INFO.
 struct persistence_info {
   bool loading = false;
   std::uint64_t changes_since_save = 0;
@@ -45,105 +46,111 @@ struct persistence_info {
   std::uint64_t last_save = 0;  // seconds since 1970
   bool last_save_failed = false;
   std::uint64_t saves = 0;   // since the start
-  double save_seconds = -1;  // the last one took; negative: there was none
+  double save_seconds = -1;  // duration of the last one; negative: none yet
   bool log_enabled = false;
   bool rewrite_in_progress = false;
   bool last_rewrite_failed = false;
   std::uint64_t rewrites = 0;
   double rewrite_seconds = -1;
   bool last_write_failed = false;
-  std::string last_log_error;  // empty: none so far
+  std::string last_log_error;  // empty: none
   std::uint64_t log_bytes = 0;
   std::uint64_t log_base_bytes = 0;
 };
 
-// An answer from main: text for the client, after "+" or "-ERR ".
+// A response from main: text for the client, after "+" or "-ERR ".
 struct hook_answer {
   bool done = true;
   std::string text;
 };
 
-// Filled in by main before the first session; what stays empty is answered with an error. Called on a worker's
-// thread, and (but for save) maybe while it holds shards: none may wait for one.
+// Filled in by main before the first session; commands for an empty hook reply with an error.
+// Called on a worker's thread and, except save, possibly while it holds shards: a hook must not
+// wait for one.
 struct service_hooks {
-  // attend(worker) is to be called on that worker's thread. From any thread.
+  // Requests a call of attend(worker) on that worker's thread. From any thread.
   std::function<void(unsigned worker)> attend;
-  // Asks the server to end. Not done: why it goes on.
+  // Requests the end of the server. Not done: the reason.
   std::function<hook_answer(shutdown_request)> shutdown;
-  // SAVE: done when it returns. Holds nothing.
+  // SAVE: complete on return. Called without any shard held.
   std::function<hook_answer()> save;
   std::function<hook_answer()> background_save;
-  // All keys are gone: so is the last snapshot then, where snapshots are made.
+  // All keys were erased: erases the last snapshot too, if snapshots are made.
   std::function<hook_answer()> drop_snapshot;
   std::function<hook_answer()> rewrite_log;
   std::function<persistence_info()> persistence;
-  // Before settings are taken over: empty, or why that cannot be.
+  // Called before new settings apply. Returns an empty string, or the reason to refuse them.
   std::function<std::string(const settings& before, const settings& after)> settings_change;
-  // Much memory was freed: what the allocator keeps of it may go back to the system. Does not wait.
+  // Much memory was freed: the allocator may return its cache to the system. Does not wait.
   std::function<void()> much_was_freed;
-  // A line for the log, grave enough to be a warning.
+  // Writes a line to the log, as a warning.
   std::function<void(std::string_view line)> warn;
-  // How many there are that this service does not know of; empty: none.
+  // Number of clients outside of this service; empty: none.
   std::function<std::size_t()> native_clients;
-  // Lines for INFO: "name:value\r\n"; at the end of the service's sections, and for others: "native".
+  // Lines for INFO: "name:value\r\n"; appended to the service's sections, and for other sections:
+  // "native".
   std::function<std::string(std::string_view section)> more_info;
 };
 
 struct service_options {
   unsigned workers = 1;
   std::string config_file;                                  // for CONFIG REWRITE; empty: none
-  cordma::clock* time = nullptr;                            // null: the real one
+  cordma::clock* time = nullptr;                            // null: the real clock
   unix_ms (*wall_clock)(void* context) noexcept = nullptr;  // null: the system's
   void* wall_context = nullptr;
 };
 
-// Any thread, but what takes a worker is for that worker's thread.
+// Any thread, except functions that take a worker: these are for that worker's thread.
 class service {
  public:
-  // Applies maxmemory and its policy to the keyspace, the lines of users, and requirepass to the default user. Throws
-  // cordma::error (invalid_value: a user's rules).
+  // Applies maxmemory and its policy to the keyspace, the lines of users, and requirepass to the
+  // default user. Throws cordma::error (invalid_value: a user's rules).
   service(keyspace& keys, const parsed_settings& initial, service_options options);
   ~service();
   service(const service&) = delete;
   service& operator=(const service&) = delete;
 
   service_hooks hooks;
-  journal_gate* journal = nullptr;    // null: nothing is logged
+  journal_gate* journal = nullptr;    // null: changes are not logged
   std::atomic<bool> loading = false;  // commands are refused with LOADING
-  // How often the server was to end and went on, as not all could be kept.
+  // Number of times that the server did not end because not all data could be kept.
   std::atomic<std::uint64_t> failed_endings = 0;
 
   [[nodiscard]] keyspace& keys() noexcept { return keys_; }
   [[nodiscard]] const command_table& commands() const noexcept { return commands_; }
   [[nodiscard]] users& accounts() noexcept { return users_; }
-  // Users as aclfile has them now, all or nothing: empty, or why not. Without aclfile nothing is done.
+  // Replaces the users by those of aclfile, all or nothing. Returns an empty string, or the reason
+  // of a failure. Has no effect without aclfile.
   [[nodiscard]] std::string load_users();
-  // In two steps: what may take long and fail, to `found`, which is null without aclfile; and what does neither.
+  // The same in two steps. The first may take long and fail; `found` is null without aclfile. The
+  // second does neither.
   [[nodiscard]] std::string read_users(std::unique_ptr<users>& found) const;
   void take_users(const std::unique_ptr<users>& found);
-  // Users as the configuration has them now, which had `before` when it was read last; as users::configure().
+  // Applies the users of the configuration, which had `before` at the last read; as
+  // users::configure().
   [[nodiscard]] std::string configure_users(std::span<const std::string> before,
                                             std::span<const std::string> lines);
   [[nodiscard]] slowlog& slow() noexcept { return slow_; }
   [[nodiscard]] script_cache& scripts() noexcept { return scripts_; }
   [[nodiscard]] latency_log& latency() noexcept { return latency_; }
   [[nodiscard]] acl_log& denials() noexcept { return denials_; }
-  // Of who writes the configuration file or aclfile: held from before he reads what he writes until it is there.
+  // Guards writes of the configuration file and aclfile: held from before the data is read until
+  // the file is written.
   [[nodiscard]] std::mutex& files_guard() noexcept { return files_guard_; }
-  // What is in the configuration file now. REQUIRES the files_guard().
+  // Records the new content of the configuration file. REQUIRES the files_guard().
   void rewrote(std::string text) { rewritten_ = std::move(text); }
-  // What was written there since this was asked last; empty: nothing.
+  // Returns the content written since the last call; empty: none.
   [[nodiscard]] std::string take_rewritten();
   [[nodiscard]] const service_options& options() const noexcept { return options_; }
 
-  // Settings. The reference is good until the worker's next call of it.
+  // Settings. The reference is valid until the worker's next call of current().
   [[nodiscard]] const settings& current(unsigned worker);
   [[nodiscard]] std::shared_ptr<const settings> snapshot() const;
-  // Takes them over as a whole (CONFIG SET, a reload), with what follows from them. REQUIRES that the caller holds
-  // all shards. Empty, or why not.
+  // Replaces all settings (CONFIG SET, a reload) and applies them. REQUIRES that the caller holds
+  // all shards. Returns an empty string, or the reason of a failure.
   [[nodiscard]] std::string replace(settings next);
 
-  // Time, as it was read last: sessions do so when bytes come.
+  // Time of the last read; sessions read it when bytes arrive.
   void read_time(unsigned worker) noexcept;
   [[nodiscard]] unix_ms now_ms(unsigned worker) const noexcept { return at(worker).now_ms; }
   [[nodiscard]] cordma::time_point now(unsigned worker) const noexcept { return at(worker).now; }
@@ -156,21 +163,23 @@ class service {
     return std::chrono::duration_cast<std::chrono::seconds>(time_.now() - started_);
   }
 
-  // About ten times a second for each worker: expires keys of its shard, resumes clients whose pause is over, samples
-  // for INFO. True: there is more to expire, so call it again soon.
+  // Called about ten times a second per worker: expires keys of its shards, resumes clients after a
+  // pause, samples for INFO. Returns true if more keys are to expire: call it again soon.
   bool tick(unsigned worker);
-  // durable(), waits() or backlogged() of the journal has changed: sessions of this worker that waited for it are woken.
+  // durable(), waits() or backlogged() of the journal has changed: wakes sessions of this worker
+  // that wait for it.
   void journal_advanced(unsigned worker);
-  // What another thread asked for through hooks.attend: its clients that were killed or resumed are woken.
+  // Handles a request of another thread through hooks.attend: wakes clients that were killed or
+  // resumed.
   void attend(unsigned worker);
 
   [[nodiscard]] worker_counters& counters(unsigned worker) noexcept { return at(worker).counters; }
   [[nodiscard]] unsigned workers() const noexcept { return options_.workers; }
-  // Another for each start: 40 hexadecimal digits.
+  // Differs for each start: 40 hexadecimal digits.
   [[nodiscard]] const std::string& run_id() const noexcept { return run_id_; }
-  // What the shards took before anything was in them.
+  // Bytes that the empty shards took.
   [[nodiscard]] std::size_t bytes_at_start() const noexcept { return bytes_at_start_; }
-  // Of all workers.
+  // Sums over all workers.
   [[nodiscard]] std::uint64_t total(relaxed_counter worker_counters::* which) const noexcept;
   [[nodiscard]] std::uint64_t total(std::size_t command,
                                     relaxed_counter command_counters::* which) const noexcept;
@@ -179,24 +188,26 @@ class service {
     std::uint64_t input_bytes = 0;
     std::uint64_t output_bytes = 0;
   };
-  // In a second, of late.
+  // Recent rates, per second.
   [[nodiscard]] rates per_second() const noexcept;
-  // The most that the shards have taken, as their workers' ticks saw it and who asked: they take `now` of it.
+  // Returns the peak bytes of the shards, as seen by ticks and by callers; `now` is the current
+  // number.
   [[nodiscard]] std::size_t peak_bytes(std::size_t now) noexcept;
   void count_error(unsigned worker, std::string_view reply);  // "-ERR ..."
   [[nodiscard]] std::map<std::string, std::uint64_t, std::less<>> errors() const;
   void reset_statistics();
 
-  // Clients. In the order in which they came; `each` may not end one.
+  // Clients. for_each_client() visits them in the order of connecting; `each` may not end one.
   [[nodiscard]] std::size_t clients() const noexcept {
     return clients_.load(std::memory_order_relaxed);
   }
   void for_each_client(const std::function<void(caller&)>& each);
-  // Running figures of all clients, so that nobody has to walk through them. A client's own thread reports changes.
+  // Running totals of all clients, which avoid a walk over them. Each client's own thread reports
+  // changes.
   struct client_figures {
     std::size_t blocked = 0;
-    std::size_t room_bytes = 0;    // of what was read of them and what is to be sent
-    std::size_t recent_input = 0;  // the most that one had unread in the last two seconds
+    std::size_t room_bytes = 0;    // capacity of input and output buffers
+    std::size_t recent_input = 0;  // the most unread bytes of one client in the last two seconds
     std::size_t recent_output = 0;
   };
   [[nodiscard]] client_figures figures_of_clients() const noexcept;
@@ -209,27 +220,29 @@ class service {
     std::size_t output_room = 0;
   };
   void show_buffers(caller& c, const client_buffers& now) noexcept;
-  // Its wake() is due: at the next journal_advanced() or attend(), which look at no other client. Its own thread.
+  // Schedules its wake() for the next journal_advanced() or attend(), which visit only marked
+  // clients. On its own thread.
   void mark(caller& c) noexcept;
-  // Marks one that is to end; rouse() tells it, after for_each_client().
+  // Marks a client to be closed, within for_each_client(); rouse(), called after that, wakes it.
   static void end_client(caller& c) noexcept;
   void rouse(unsigned from_worker);
 
-  // It sees all commands from now on, or none any more. On its own thread.
+  // It receives all commands from now on, or no more. On its own thread.
   void start_monitor(caller& c);
   void stop_monitor(caller& c) noexcept;
   [[nodiscard]] bool has_monitors() const noexcept {
     return monitors_.load(std::memory_order_relaxed) != 0;
   }
-  // A command that `who` had carried out, to all monitors. One that has left too much unread is ended.
+  // Sends a command that `who` ran to all monitors. Ends a monitor that has too much unread.
   void show_monitors(const caller& who, std::span<const std::string_view> args);
 
-  // What has to wait: by CLIENT PAUSE, or for the journal, which has too much to write.
+  // Commands that have to wait: because of CLIENT PAUSE, or of a journal that has too much to
+  // write.
   enum class paused : std::uint8_t { none, writes, all };
   void pause(cordma::time_point until, paused what) noexcept;
   void resume_all(unsigned from_worker);
   [[nodiscard]] paused pausing(unsigned worker) const noexcept;
-  // By CLIENT PAUSE: until it is over nothing is erased, not even what has expired.
+  // True during CLIENT PAUSE: nothing is erased then, not even expired keys.
   [[nodiscard]] bool is_still(unsigned worker) const noexcept {
     return paused_by_client(worker) != paused::none;
   }
@@ -245,21 +258,21 @@ class service {
     cordma::time_point now{};
     std::shared_ptr<const settings> settings_seen;
     std::uint64_t settings_generation = 0;
-    std::mutex guard;  // of the registry
+    std::mutex guard;  // for the registry
     std::map<std::uint64_t, caller*> callers;
     std::vector<caller*> monitors;
-    std::atomic<std::size_t> monitor_count = 0;  // for a look without the guard
-    std::vector<std::uint64_t> marked;  // clients whose attention is set, by id; some may be gone
-    bool all_marked = false;            // there was no memory to remember which
+    std::atomic<std::size_t> monitor_count = 0;  // for a check without the guard
+    std::vector<std::uint64_t> marked;  // ids of clients with attention set; some may have left
+    bool all_marked = false;            // out of memory to record ids
     sample last_sample;
     std::atomic<std::uint64_t> commands_per_second = 0;
     std::atomic<std::uint64_t> input_per_second = 0;
     std::atomic<std::uint64_t> output_per_second = 0;
     std::atomic<std::size_t> peak_bytes = 0;  // of the shards that it sweeps
-    // The longest buffers of clients in this second and in the one before.
+    // Longest buffers of clients, in this second and in the previous one.
     std::array<std::atomic<std::size_t>, 2> longest_input{};
     std::array<std::atomic<std::size_t>, 2> longest_output{};
-    std::size_t object_bytes = 0;  // of those, the most since much_was_freed()
+    std::size_t object_bytes = 0;  // of its shards, the most since much_was_freed()
     worker_counters counters;
   };
 

@@ -16,11 +16,11 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t most_pending = std::size_t{1} << 20;  // above it nothing more is carried out
-constexpr std::size_t resume_pending = most_pending / 2;    // ... until it is below this
-constexpr std::size_t kept_output = std::size_t{16} << 10;  // memory that an idle client keeps
+constexpr std::size_t most_pending = std::size_t{1} << 20;  // bytes; above it no more commands run
+constexpr std::size_t resume_pending = most_pending / 2;    // ... until fewer are pending
+constexpr std::size_t kept_output = std::size_t{16} << 10;  // bytes that an idle client keeps
 constexpr std::size_t kept_input = std::size_t{4} << 10;
-constexpr std::size_t compact_above = std::size_t{64} << 10;  // sent bytes in front of others
+constexpr std::size_t compact_above = std::size_t{64} << 10;  // sent bytes that trigger compaction
 constexpr std::size_t least_room = std::size_t{256} << 10;
 
 constexpr std::string_view protected_mode =
@@ -36,7 +36,8 @@ constexpr std::string_view protected_mode =
 }  // namespace
 
 struct session::state {
-  // Replies from here on stay until the journal has this: nobody sees what may be lost.
+  // Replies from offset `from` on are held until the journal has reached `until`: clients see no
+  // data that may be lost.
   struct gate {
     std::size_t from = 0;
     std::uint64_t until = 0;
@@ -53,7 +54,7 @@ struct session::state {
   void admit();
   void begin_turn(std::size_t bytes) noexcept;
   void take(std::span<const char> bytes);
-  void go_on();  // with what is kept
+  void go_on();  // with the bytes in `rest`
   std::size_t consume(std::string_view input);
   std::size_t run(std::string_view input, std::size_t at, bool& stopped);
   std::size_t run_batch(std::span<const request_parser::request> found);
@@ -71,20 +72,20 @@ struct session::state {
   service& of;
   caller who;
   request_parser parser;
-  byte_buffer rest;  // bytes of commands that are not complete, or have to wait
+  byte_buffer rest;  // input that is incomplete or has to wait
   std::size_t sent = 0;
   std::deque<gate> gates;
-  bool held = false;  // what is kept has to wait: for replies to be sent, or for the end of a pause
-  bool piled = false;  // too many replies
+  bool held = false;   // `rest` has to wait: for replies to be sent, or for the end of a pause
+  bool piled = false;  // too many replies are pending
   bool heard_all = false;
   ending over = ending::no;
   std::uint64_t users_seen;
-  std::optional<cordma::time_point> soft_since;  // above the soft limit
+  std::optional<cordma::time_point> soft_since;  // start of exceeding the soft limit
   wake_function wake;
   void* wake_context;
 };
 
-// The service has something for it: it was killed, a pause is over, the journal went on.
+// Called by the service: the client was killed, a pause is over, or the journal has advanced.
 void session::state::woken(void* context) noexcept {
   state& s = *static_cast<state*>(context);
   s.wake(s.wake_context);
@@ -117,7 +118,7 @@ void session::state::admit() {
 parse_limits session::state::limits() {
   const settings& now = of.current(who.origin.worker);
   parse_limits l;
-  // No longer than a value may be, whatever is set: the journal reads nothing longer.
+  // Limited by the length of a value, regardless of the setting: the journal reads nothing longer.
   l.bulk_bytes = std::min(static_cast<std::size_t>(now.proto_max_bulk_len), max_value_bytes);
   l.request_bytes = static_cast<std::size_t>(now.client_query_buffer_limit);
   l.authenticated = who.who() != nullptr;
@@ -145,7 +146,7 @@ void session::state::go_on() {
   if (rest.empty() || over != ending::no) rest.clear(kept_input);
 }
 
-// Returns how much of it is done with.
+// Runs the commands in `input`. Returns the number of bytes consumed.
 std::size_t session::state::consume(std::string_view input) {
   if (users_seen != of.accounts().generation()) {
     users_seen = of.accounts().generation();
@@ -164,7 +165,8 @@ std::size_t session::state::consume(std::string_view input) {
   return at;
 }
 
-// Reads some commands from `at` on and carries them out; returns where to go on. `stopped`: more bytes are needed.
+// Reads and runs some commands from `at` on. Returns the position to continue at. `stopped`: more
+// bytes are needed.
 std::size_t session::state::run(std::string_view input, std::size_t at, bool& stopped) {
   const bool one_by_one = !who.unlimited() || who.queued.is_open();
   const std::size_t most = one_by_one ? 1 : most_at_once;
@@ -196,7 +198,8 @@ std::size_t session::state::run(std::string_view input, std::size_t at, bool& st
   return end;
 }
 
-// Returns how many were carried out: after one that may change what others may do, the rest is looked at again.
+// Returns the number of commands that ran. The batch ends after a command that may affect the
+// checks of later ones.
 std::size_t session::state::run_batch(std::span<const request_parser::request> found) {
   std::array<prepared, most_at_once> todo;
   const conditions now = conditions_for(of, who);
@@ -217,7 +220,8 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
     told |= how == ran::done;
     held = how == ran::later;
     if (held && of.is_still(who.origin.worker)) of.client_waits(who);
-    // The service tells when the journal has gone on: which it may have meanwhile, so it is not asked again.
+    // The service wakes marked clients when the journal advances. Its state is not checked again,
+    // since it may have changed since run_other().
     if (held && of.journal != nullptr) of.mark(who);
   }
   if (who.close_when_sent) over = ending::when_sent;
@@ -225,7 +229,7 @@ std::size_t session::state::run_batch(std::span<const request_parser::request> f
   return done;
 }
 
-// What it sees as a monitor, as long as it reads that.
+// Appends the commands for it as a monitor, as long as it reads them.
 void session::state::take_monitored() {
   if (!who.monitored || backlog() > most_pending || over != ending::no) return;
   who.out.append(who.monitored->take());
@@ -253,7 +257,8 @@ void session::state::mind_output() noexcept {
   mind_limit();
 }
 
-// What is above the hard limit is not even written, so that a long reply is none of the server's memory.
+// Closes a client above its output limits. Replies above the hard limit are not even written, so
+// that a long reply takes no memory of the server.
 void session::state::mind_limit() noexcept {
   const std::size_t waiting = backlog();
   const unsigned worker = who.origin.worker;
@@ -280,7 +285,7 @@ void session::state::tell_of_limit() noexcept try {
   of.hooks.warn("disconnected for being above client-output-buffer-limit: " +
                 describe(who, of.now_ms(who.origin.worker)));
 } catch (const std::bad_alloc&) {
-  return;  // no memory for a line
+  return;  // out of memory for a line
 }
 
 session::ending session::state::over_by_now() noexcept {
@@ -290,10 +295,10 @@ session::ending session::state::over_by_now() noexcept {
   }
   if (over == ending::no && (!heard_all || held)) return ending::no;
   open_gates();
-  return gates.empty() ? ending::when_sent : ending::no;  // what the journal holds back is owed
+  return gates.empty() ? ending::when_sent : ending::no;  // held-back replies are still owed
 }
 
-// For CLIENT LIST.
+// Updates the buffers shown by CLIENT LIST.
 void session::state::show() noexcept {
   of.show_buffers(who, {.input_bytes = rest.size(),
                         .input_room = rest.capacity() - rest.size(),
@@ -318,7 +323,7 @@ std::span<char> session::room() noexcept {
   try {
     return {s.rest.room(bytes), bytes};
   } catch (const std::bad_alloc&) {
-    return {};  // then received() will say so
+    return {};  // received() will report that
   }
 }
 

@@ -13,7 +13,7 @@
 namespace kv {
 namespace {
 
-// What is a list of words stands as such; everything else as one word.
+// True for settings that are a list of words in the file; others are one word.
 bool is_list(std::string_view name) noexcept {
   return name == "bind" || name == "save" || name == "client-output-buffer-limit";
 }
@@ -27,7 +27,7 @@ std::string joined(const std::vector<std::string>& words, std::size_t from) {
   return text;
 }
 
-// Whether a list stands for itself: words that hold nothing but what as_word() leaves as it is.
+// True if the list needs no quotes: as_word() leaves each of its words unchanged.
 bool is_plain_list(std::string_view value) {
   const auto words = split_words(value);
   if (!words || words->empty() || joined(*words, 0) != value) return false;
@@ -47,13 +47,13 @@ std::string_view next_line(std::string_view& text) noexcept {
   return line.ends_with('\r') ? line.substr(0, line.size() - 1) : line;
 }
 
-// In one there may be a quote that is never closed.
+// A comment may have an unbalanced quote.
 bool is_comment(std::string_view line) noexcept {
   const std::size_t at = line.find_first_not_of(" \t\v\f\r");
   return at != std::string_view::npos && line[at] == '#';
 }
 
-// A line's name where it sets something; empty for comments and blank lines.
+// Returns the name that a line sets; empty for comments and blank lines.
 std::string name_of(std::string_view line) {
   const auto words = split_words(line);
   if (!words || words->empty() || words->front().starts_with('#')) return {};
@@ -84,11 +84,11 @@ std::string as_word(std::string_view value) {
 
 namespace {
 
-// Lines of a file, one after the other, into settings.
+// Reads the lines of a file into settings.
 class line_reader {
  public:
   explicit line_reader(parsed_settings& into) : into_(into) {}
-  // Empty, or why not.
+  // Returns an empty string, or the reason of a failure.
   [[nodiscard]] std::string read(std::string_view line) {
     if (is_comment(line)) return {};
     const auto words = split_words(line);

@@ -1,4 +1,5 @@
-// settings: what a server runs with. A snapshot, replaced as a whole when something is set.
+// settings: the configuration of a running server, a snapshot that is replaced when a setting
+// changes.
 #pragma once
 
 #include "../store/policy.hpp"
@@ -29,12 +30,13 @@ struct output_limit {
   friend bool operator==(const output_limit&, const output_limit&) = default;
 };
 
-// Never changed once it is a server's: whoever reads it keeps what it saw. Names are Redis's, with '_' for '-'.
+// Immutable once a server uses it, so a reader keeps a consistent view. Names are Redis's, with '_'
+// for '-'.
 struct settings {
   std::uint64_t port = 6379;  // 0: none
   std::vector<std::string> bind{"127.0.0.1", "-::1"};
   std::string unixsocket;
-  std::string unixsocketperm{"0"};  // octal; 0: as the umask says
+  std::string unixsocketperm{"0"};  // octal; 0: by the umask
   std::uint64_t tcp_backlog = 511;
   std::uint64_t tls_port = 0;
   std::string tls_cert_file;
@@ -76,21 +78,21 @@ struct settings {
   std::string loglevel{"notice"};
   std::string logfile;
 
-  // Not Redis's.
+  // Not in Redis.
   std::uint64_t workers = 1;
   std::uint64_t metrics_port = 0;  // 0: no /metrics
 };
 
-// One name that CONFIG knows.
+// A parameter of CONFIG.
 struct parameter {
   enum class when : std::uint8_t { any_time, start };
 
   std::string_view name;
   when settable = when::any_time;
   std::string (*get)(const settings&) = nullptr;
-  // Empty: done. Else why not, as Redis says it: "argument must be 'yes' or 'no'".
+  // Returns an empty string, or an error in Redis's words: "argument must be 'yes' or 'no'".
   std::string (*set)(settings&, std::string_view value) = nullptr;
-  bool secret = false;  // its value is for nobody else to see
+  bool secret = false;  // its value must not be shown
 };
 
 [[nodiscard]] std::span<const parameter> all_parameters() noexcept;
@@ -98,31 +100,34 @@ struct other_name {
   std::string_view name;
   std::string_view of;
 };
-// That stand for a parameter, wherever its own may.
+// Alternative names, accepted like the parameter's own.
 [[nodiscard]] std::span<const other_name> all_other_names() noexcept;
-// By either of its names, in any case of its letters; null: there is none.
+// Finds by either name, in any case; null: unknown.
 [[nodiscard]] const parameter* find_parameter(std::string_view name) noexcept;
 
-// A configuration file: a name and its values on each line, '#' before comments, quotes as in a shell.
+// The content of a configuration file: a name and its values on each line, comments after '#',
+// quotes as in a shell.
 struct parsed_settings {
   settings values;
-  std::vector<std::string> users;  // what follows "user " on such lines, each word as_word()
+  std::vector<std::string> users;  // words after "user " of such lines, each as by as_word()
 };
-// Throws cordma::error (invalid_value) naming the line.
+// Throws cordma::error (invalid_value) that names the line.
 [[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from = {});
 struct line_issue {
-  std::size_t line = 0;  // from 1 on
+  std::size_t line = 0;  // from 1
   std::string what;
 };
-// All that is wrong goes to `wrong`, and what is right to the result.
+// Reports all errors in `wrong`, and returns the valid settings.
 [[nodiscard]] parsed_settings parse_settings(std::string_view text, const settings& from,
                                              std::vector<line_issue>& wrong);
-// The text with its lines changed to these values, by the names that they have there; what it does not say and is not the default goes to its end.
+// Returns the text with its lines changed to these values, under the names used there. Values that
+// it lacks and that are not the default are appended.
 [[nodiscard]] std::string rewrite_settings(std::string_view text, const settings& now,
                                            std::span<const std::string> users);
-// Words behind "user ", as parsed_settings has them.
+// Joins the words after "user " as in parsed_settings.
 [[nodiscard]] std::string user_line(std::span<const std::string> words);
-// What split_words() makes this very value of: in quotes if it takes them, any byte that is no letter as "\xHH".
+// Returns a word that split_words() turns into this value: quoted if needed, with control
+// characters as "\xHH".
 [[nodiscard]] std::string as_word(std::string_view value);
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// slowlog: the commands that took longest to carry out, newest first.
+// slowlog: the commands that took longest to run, newest first.
 #pragma once
 
 #include "command.hpp"
@@ -19,7 +19,7 @@ namespace kv {
 // Any thread.
 class slowlog {
  public:
-  static constexpr std::size_t most_arguments = 32;  // the last says how many more there were
+  static constexpr std::size_t most_arguments = 32;  // the last one has the number of omitted ones
   static constexpr std::size_t most_argument_bytes = 128;
 
   struct entry {
@@ -31,20 +31,21 @@ class slowlog {
     std::string name;
   };
   void add(entry e, std::span<const std::string_view> args, std::size_t most_entries);
-  // The newest so many.
+  // Returns the newest entries, at most `count`.
   [[nodiscard]] std::vector<entry> newest(std::size_t count) const;
   [[nodiscard]] std::size_t size() const;
-  // Of the oldest those above so many go.
+  // Drops the oldest entries above this number.
   void trim(std::size_t most_entries);
   void clear();
 
  private:
   mutable std::mutex guard_;
-  std::deque<entry> entries_;  // newest in front
+  std::deque<entry> entries_;  // newest first
   std::uint64_t next_ = 0;
 };
 
-// The arguments as they may be shown to others: "(redacted)" for passwords, and for what ACL SETUSER is told of a user.
+// Returns the arguments as others may see them: "(redacted)" for passwords and for the rules of ACL
+// SETUSER.
 [[nodiscard]] std::vector<std::string_view> without_secrets(const known_command& what,
                                                             std::span<const std::string_view> args);
 

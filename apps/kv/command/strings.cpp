@@ -1,4 +1,4 @@
-// Strings: GET and SET with all that belongs to them.
+// String commands: GET, SET and related ones.
 #include "handling.hpp"
 
 #include "../resp/number.hpp"
@@ -17,7 +17,7 @@ struct set_how {
   bool returns_old = false;
   bool keeps_expiry = false;
   unix_ms expiry = never_expires;
-  std::string_view equal{};  // what it must hold, where it must
+  std::string_view equal{};  // value for must_equal
 };
 
 void get(call& c) {
@@ -30,7 +30,7 @@ void get(call& c) {
   }
 }
 
-// SET's options; no value: it was answered.
+// Parses SET's options. Returns no value after an error reply.
 std::optional<set_how> set_options(call& c) {
   set_how how;
   std::optional<time_form> form;
@@ -181,7 +181,7 @@ void mget(call& c) {
   }
 }
 
-// False: it was answered.
+// Returns false after an error reply.
 bool pairs_fit(call& c) {
   if (c.count() % 2 == 0) {
     c.out.error("ERR wrong number of arguments for '" + c.what.full_name + "' command");
@@ -193,7 +193,8 @@ bool pairs_fit(call& c) {
   return true;
 }
 
-// All or nothing: before the first is put there is room for all. False: it was answered.
+// All or nothing: makes room for all pairs before the first is stored. Returns false after an error
+// reply.
 bool pairs_have_room(call& c) {
   keyspace& keys = c.of.keys();
   std::array<std::size_t, keyspace::most_shards> more{};

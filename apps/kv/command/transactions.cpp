@@ -1,4 +1,4 @@
-// MULTI, EXEC, DISCARD, WATCH, UNWATCH, and RESET, which ends all of that.
+// MULTI, EXEC, DISCARD, WATCH, UNWATCH, and RESET, which ends all of these.
 #include "dispatch.hpp"
 #include "handling.hpp"
 
@@ -36,7 +36,7 @@ void discard(call& c) {
   c.out.ok();
 }
 
-// Why nothing of it is carried out; empty: it is.
+// Returns the reason that nothing is run; empty: none.
 std::string objection(const call& c) {
   if (c.who.queued.spoilt()) return " previous errors.";
   const std::string why = has_writes(c.who.queued) ? refusal_by_journal(c.of) : std::string();
@@ -50,7 +50,7 @@ void exec(call& c) {
     abandon_transaction(c.of, c.who);
     return c.out.error("EXECABORT Transaction discarded because of" + why);
   }
-  // What is carried out now sees no transaction.
+  // The queued commands run outside of the transaction.
   try {
     run_queued(c);
   } catch (...) {

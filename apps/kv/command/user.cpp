@@ -15,7 +15,7 @@ constexpr std::size_t hash_digits = 64;
 constexpr std::string_view sanitized = "sanitize-payload";
 constexpr std::string_view unsanitized = "skip-sanitize-payload";
 constexpr std::string_view syntax = "Syntax error";
-constexpr std::string_view blanks("\0 \t\n\v\f\r", 7);  // which no name and no pattern has
+constexpr std::string_view blanks("\0 \t\n\v\f\r", 7);  // not allowed in names and patterns
 constexpr std::string_view unknown = "Unknown command or category name in ACL";
 constexpr std::string_view needless_keys =
     "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have "
@@ -96,7 +96,7 @@ std::string user::apply(std::string_view rule, const command_table& table) {
   } else if (is_word(rule, sanitized) || is_word(rule, unsanitized)) {
     payloads = is_word(rule, sanitized) ? sanitized : unsanitized;
   } else if (is_word(rule, "clearselectors")) {
-    return {};  // there are none
+    return {};  // selectors do not exist here
   } else if (rule.empty()) {
     return std::string(syntax);
   } else if (rule[0] == '+' || rule[0] == '-') {
@@ -138,7 +138,7 @@ std::string user::apply_command(std::string_view rule, const command_table& tabl
   return {};
 }
 
-// What said something of the same is said anew.
+// Replaces earlier rules about the same command or its sub-commands.
 void user::noted(std::string_view rule) {
   std::string lower = in_lower_case(rule);
   const std::string_view what = std::string_view(lower).substr(1);
@@ -187,7 +187,7 @@ std::string user::apply_keys(std::string_view rule) {
   pattern.glob = rule.substr(tilde + 1);
   if (pattern.glob.find_first_of(blanks) != std::string::npos) return std::string(syntax);
   if (all_keys) return std::string(needless_keys);
-  // As Redis does: rights for the same pattern add up, so that %R~x and %W~x are ~x.
+  // As in Redis, rights for the same pattern add up: %R~x and %W~x make ~x.
   const auto same = std::ranges::find(keys, pattern.glob, &key_pattern::glob);
   if (same != keys.end()) {
     pattern.access = static_cast<key_access>(static_cast<unsigned>(same->access) |
@@ -249,7 +249,7 @@ std::string user::describe() const {
 std::string user::line() const {
   std::string text = as_word(name);
   for (const std::string& rule : described()) {
-    text += ' ' + (rule.starts_with('#') ? rule : as_word(rule));  // a hash is digits
+    text += ' ' + (rule.starts_with('#') ? rule : as_word(rule));  // a hash needs no quotes
   }
   return text;
 }

@@ -146,7 +146,7 @@ std::string users::load(std::string_view text) {
   loaded.emplace(default_user, fresh_default());
   for (std::size_t number = 1; !text.empty(); ++number) {
     const std::size_t end = text.find('\n');
-    const bool is_comment = text.starts_with('#');  // where quotes may be open
+    const bool is_comment = text.starts_with('#');  // comments may have open quotes
     const auto words = split_words(text.substr(0, end));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     const std::string where = "line " + std::to_string(number) + ": ";

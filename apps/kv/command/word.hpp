@@ -1,4 +1,4 @@
-// Words of commands, settings and rules, whose letters may be of either case.
+// Comparison of words of commands, settings and rules, in any case.
 #pragma once
 
 #include <strings.h>
@@ -8,12 +8,12 @@
 
 namespace kv {
 
-// Equal but for the case of letters.
+// True if they are equal apart from the case of letters.
 [[nodiscard]] inline bool is_word(std::string_view text, std::string_view word) noexcept {
   return text.size() == word.size() && strncasecmp(text.data(), word.data(), word.size()) == 0;
 }
 
-// Of ASCII letters, whatever the locale.
+// Converts ASCII letters, independent of the locale.
 [[nodiscard]] inline std::string in_lower_case(std::string_view text) {
   std::string lower(text);
   std::ranges::transform(lower, lower.begin(), [](char c) {
@@ -22,7 +22,7 @@ namespace kv {
   return lower;
 }
 
-// As Redis shows what clients sent in texts of its own: up to a NUL.
+// Returns the text up to a NUL, as Redis shows text of clients in its own messages.
 [[nodiscard]] inline std::string_view until_nul(std::string_view text) noexcept {
   return text.substr(0, text.find('\0'));
 }

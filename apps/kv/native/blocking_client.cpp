@@ -10,7 +10,7 @@ blocking_client::blocking_client(const std::string& server, const client_options
 blocking_client::~blocking_client() {
   try {
     worker_.run(client_->close());
-  } catch (const cordma::error&) {  // it is gone already
+  } catch (const cordma::error&) {  // already disconnected
   }
 }
 

@@ -1,4 +1,4 @@
-// A client for programs without coroutines: each call returns when it is answered.
+// A client for programs without coroutines: each call blocks until it has completed.
 #pragma once
 
 #include "client.hpp"
@@ -11,7 +11,7 @@
 
 namespace kv {
 
-// Owns a Context and a Worker. Bound to one thread. Calls throw as client's do.
+// Owns a Context and a Worker. Bound to one thread. Calls throw like those of client.
 class blocking_client {
  public:
   blocking_client(const std::string& server, const client_options& options,

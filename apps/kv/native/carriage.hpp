@@ -1,4 +1,4 @@
-// How batches travel: what the two sides of the native protocol have to agree on, or do best to.
+// Transfer parameters of the native protocol, which both sides have to agree on, or should.
 #pragma once
 
 #include "protocol.hpp"
@@ -10,11 +10,11 @@
 
 namespace kv::native {
 
-// Requests and responses that are longer have memory of their own (long_memory), for as long as they take.
+// Longer requests and responses use separate memory (long_memory) while they are in flight.
 inline constexpr std::size_t buffer_bytes = std::size_t{64} << 10;
-// At once; those of further batches wait for one.
+// In use at once; further batches wait for a buffer.
 inline constexpr std::uint32_t buffers = 64;
-// Of memory for longer ones so much is kept registered when nobody uses it.
+// Limit of unused memory for longer ones that is kept registered.
 inline constexpr std::size_t most_kept_bytes = std::size_t{64} << 20;
 inline constexpr std::size_t longest_batch = max_value_bytes + max_key_bytes + 2 * sizeof(op_head);
 inline constexpr cordma::message_options message_settings{

@@ -23,13 +23,14 @@ using native::status;
 
 constexpr cordma::request_options request_settings{
     .window = native::window, .most_bytes = 2 * longest_batch, .inline_max = native::inline_bytes};
-// Of one-sided hits so many are not told to the server, which forgets first what it believes is not used.
+// One in this number of one-sided hits is reported to the server, which evicts keys first that it
+// considers unused.
 constexpr std::uint64_t hits_per_word = 16;
 constexpr std::size_t most_words = 32;
 constexpr std::size_t most_kept_batches = 32;
-// So many keys' memory is fetched at once: more than a core waits for.
+// Number of keys to prefetch at once: more than the misses that a core keeps in flight.
 constexpr std::size_t looked_for_at_once = 16;
-// Longer answers are asked for twice: first how long they are.
+// Longer responses are requested twice: the first response has their length.
 constexpr std::size_t longest_usual_answer = std::size_t{1} << 20;
 
 cordma::error speaks_otherwise(const char* what) {
@@ -44,7 +45,7 @@ reply reply_of(const native::sighting& s, std::string_view value) noexcept {
           .value_bytes = static_cast<std::uint32_t>(value.size())};
 }
 
-// The server says why it rejects somebody.
+// The server sends the reason with a rejection.
 cordma::error not_let_in(const cordma::failure& why, std::span<const std::byte> said) {
   if (said.empty()) return cordma::error(why);
   return cordma::error(cordma::failure(
@@ -194,13 +195,14 @@ bool client::reads_by_itself() const noexcept {
   return server_.abilities().target_idle();
 }
 
-// Two or three reads for each key, where one request would ask for all of them: that is faster only if a read is a copy.
+// One-sided gets take two or three reads per key, while one request covers all keys. They are
+// faster only if a read is a copy.
 bool client::reads_many() const noexcept {
   if (shards_.empty()) return false;
   return options_.gets == way_of_gets::one_sided || server_.abilities().remote_access_is_copy;
 }
 
-// The regions that are new since last time.
+// Imports the regions added since the last call.
 task<void> client::learn(std::uint32_t shard) {
   std::vector<std::byte> answer;
   for (;;) {
@@ -211,7 +213,7 @@ task<void> client::learn(std::uint32_t shard) {
     std::span<const std::byte> got = answer;
     const std::optional<native::map_response> m = native::take_map(got);
     if (!m) throw speaks_otherwise("the server's map is none");
-    // Another task may have learned of them meanwhile.
+    // Another task may have imported them meanwhile.
     for (std::size_t i = 0; i < m->given; ++i) {
       if (known + i < shards_[shard].regions()) continue;
       const auto blob = got.subspan(i * native::blob_bytes, native::blob_bytes);
@@ -250,7 +252,7 @@ bool client::looks_now(std::span<const hashed_key> keys) {
   return native::find_now(looks_, std::as_writable_bytes(std::span(looked_at_)).data());
 }
 
-// Whether it was found without asking, by reads that are awaited.
+// Looks for the key by awaited one-sided reads. Returns true if it was found.
 task<bool> client::seen(hashed_key key, std::string* into, reply* found) {
   cordma::Buffer landing = co_await landings_.get();
   const cordma::Slice at = landing.all();
@@ -366,7 +368,7 @@ void batch::has_read(std::size_t i, const reply& r, std::string_view value) {
   replies_[i] = r;
 }
 
-// Now that they lie where they stay.
+// Sets the views, now that the values no longer move.
 void batch::end_reading() noexcept {
   for (std::size_t i = 0; i < operations_; ++i) {
     if (value_at_[i] == not_read) continue;
@@ -407,14 +409,14 @@ task<reply> client::erase(std::string_view key) {
   co_return r;
 }
 
-// Sends the batch, and brings the answer to its own memory.
+// Sends the batch and stores the response in the batch's own memory.
 task<void> client::exchange(batch* of, std::size_t room_bytes) {
   ++counters_.batches;
   counters_.asked += of->operations_;
   return ask(method::batch, of->request_, room_bytes, &of->answer_);
 }
 
-// Of batches with gets: as long as the longest of late, which is forgotten little by little.
+// For batches with gets: follows the longest recent response, and decays slowly.
 void client::note_answer(std::size_t bytes) noexcept {
   const std::size_t at_most = std::min(std::bit_ceil(bytes), longest_usual_answer);
   usual_answer_ = std::max(at_most, usual_answer_ - usual_answer_ / 64);
@@ -445,13 +447,13 @@ void batch::read_replies(std::span<const std::byte> answer) {
                         .expiry = o->head.expiry,
                         .value = o->value,
                         .value_bytes = o->head.value_bytes});
-    if (o->head.outcome == status::malformed) {  // and it looked no further
+    if (o->head.outcome == status::malformed) {  // the server stopped there
       replies_.resize(operations_, replies_.back());
     }
   }
 }
 
-// Of what the answer had no room for: how much it takes.
+// Returns the bytes of the values that did not fit into the response.
 std::size_t batch::room_for_longer() const noexcept {
   std::size_t bytes = 0;
   for (const reply& r : replies_) {
@@ -475,7 +477,7 @@ task<void> client::ask_again(batch* of, std::size_t room_bytes) {
   if (places.empty()) co_return;
   co_await exchange(&again, std::max(room_bytes, buffer_bytes + 1));
   again.read_replies(again.answer_);
-  // What has grown meanwhile stays too long; the value that the key has now could be so for ever.
+  // A value that has grown meanwhile stays too_long: further requests could go on for ever.
   for (std::size_t i = 0; i < places.size(); ++i) of->replies_[places[i]] = again.replies_[i];
   of->longer_ = std::move(again.answer_);
 }
@@ -527,7 +529,7 @@ task<std::uint64_t> client::scan(std::uint64_t cursor, scan_options options,
       into->push_back({.key = std::string(k->key), .what = k->what});
     }
     if (page->needed == 0) co_return page->cursor;
-    // None fitted: from where it got to, with more room.
+    // No key fit: continues from its cursor, with more room.
     head.cursor = page->cursor;
     room = page->needed;
   }

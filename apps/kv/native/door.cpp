@@ -18,7 +18,7 @@ using cordma::task;
 
 constexpr cordma::request_options request_settings{.window = window, .inline_max = inline_bytes};
 
-// Of keys: even where one bucket has many of the longest.
+// Bytes of keys: suffices even if one bucket has many of the longest.
 constexpr std::size_t longest_page = std::size_t{16} << 20;
 
 bool is_token(std::string_view given, std::string_view wanted) noexcept {
@@ -28,7 +28,7 @@ bool is_token(std::string_view given, std::string_view wanted) noexcept {
 
 }  // namespace
 
-// A client, and what it may hold. It lives until the last request of it has ended.
+// A client and the memory it may hold. Lives until its last request has ended.
 struct door::visitor : std::enable_shared_from_this<visitor> {
   visitor(door& of, std::shared_ptr<const void> seat)
       : place(std::move(seat)),
@@ -40,7 +40,7 @@ struct door::visitor : std::enable_shared_from_this<visitor> {
   lending::share responses;
 };
 
-// Sends away who is not admitted in time.
+// Disconnects a client that is not admitted in time.
 struct door::patience final : cordma::timer {
   patience(door& of, const visitor& whom, cordma::Endpoint& by)
       : timer([](timer& t) noexcept { static_cast<patience&>(t).end(); }),
@@ -111,7 +111,7 @@ std::shared_ptr<door::visitor> door::admitted(const cordma::Request& request) no
 task<void> door::hello(cordma::Request request) {
   const std::optional<kv::native::hello> said = take_hello(request.data());
   const std::shared_ptr<visitor> who = from(request);
-  if (!who || !said) co_return;  // without an answer: rejected
+  if (!who || !said) co_return;  // rejected, without a response
   const hello_response answer = greet(*said, *who);
   const lending::loan buffer = co_await room(who.get(), sizeof answer);
   writer to(buffer.all().bytes());
@@ -138,7 +138,7 @@ hello_response door::greet(const kv::native::hello& said, visitor& who) {
   return answer;
 }
 
-// For a response.
+// Lends memory for a response.
 task<lending::loan> door::room(visitor* who, std::size_t bytes) {
   return responses_.lend(&who->responses, bytes);
 }
@@ -160,7 +160,7 @@ std::size_t door::write_map(const map_request& m, std::span<std::byte> into) {
   std::vector<cordma::MemoryRegion> regions;
   {
     const keyspace::hold held(keys_, std::uint64_t{1} << m.shard);
-    // What a server with a native door gives its shards: see the class.
+    // Shards of a server with a native door use this memory: see the class.
     regions = dynamic_cast<shared_memory&>(keys_.memory(m.shard)).regions();
   }
   if (into.size() < sizeof(map_response)) return 0;
@@ -194,7 +194,7 @@ task<void> door::batch(cordma::Request request) {
   co_await respond(who.get(), &request, into.bytes());
 }
 
-// The answer is safe to give once what it says is on disk, where that was asked for.
+// Responds once the data of the response is on disk, if that is required.
 task<void> door::respond(visitor* who, cordma::Request* request, std::span<const std::byte> batch) {
   if (is_full() && changes_anything(batch)) co_await hooks_.until_room();
   const std::size_t needed = request->room() > buffer_bytes ? long_answer(batch) : buffer_bytes;
@@ -204,7 +204,7 @@ task<void> door::respond(visitor* who, cordma::Request* request, std::span<const
     lending::loan waited_for = co_await room(who, bytes);
     to = std::move(waited_for);
   }
-  // It may be full by now. Nothing is waited for between this and the batch.
+  // It may be full by now. There is no wait between this check and the batch.
   while (is_full() && changes_anything(batch)) co_await hooks_.until_room();
   const unix_ms when = now();
   const writes allowed =
@@ -214,7 +214,7 @@ task<void> door::respond(visitor* who, cordma::Request* request, std::span<const
   const executed done = execute(keys_, batch, to.all().bytes().first(bytes),
                                 {.now = when, .allowed = allowed, .expired = expired});
   counters_.operations.add(done.operations);
-  // What was only refused tells of nothing that could be lost.
+  // Refusals alone report no data that could be lost.
   if (hooks_.until_safe && done.refused < done.operations) co_await hooks_.until_safe();
   const cordma::Slice response = to.all().first(done.bytes);
   co_await request->respond(response);
@@ -248,7 +248,7 @@ task<void> door::scan(cordma::Request request) {
   co_await request.respond(response);
 }
 
-// Of a batch that only asks for values: how much they are.
+// Returns the bytes of the response, with the values of all gets.
 std::size_t door::long_answer(std::span<const std::byte> batch) noexcept {
   std::size_t bytes = 0;
   for (std::uint32_t n = 0; n < most_operations && !batch.empty(); ++n) {

@@ -17,7 +17,7 @@ struct step {
   operation what;
   hashed_key key;
 };
-// Not initialised: there is room for many, and most batches are of a few.
+// Left uninitialised: it has space for many steps, and most batches have few.
 class steps {
  public:
   void add(const step& s) noexcept { std::construct_at(&places_[count_++].taken, s); }
@@ -53,7 +53,7 @@ outcome described(const found& f) noexcept {
           .value = f.value};
 }
 
-// Of what is written: the version and expiry it has now, without the value.
+// Result of a write: the new version and expiry, without the value.
 outcome after_write(store& s, const hashed_key& k, put_outcome p) noexcept {
   if (p != put_outcome::done) return plain(of(p));
   outcome o = described(s.peek(k));
@@ -90,7 +90,7 @@ outcome set(store& s, const step& at) noexcept {
   return after_write(s, at.key, s.put(at.key, at.what.value, expiry));
 }
 
-// `digits` keeps the sum that the result is made of, which has to fit `room` bytes.
+// `digits` stores the sum that the result refers to; it must fit into `room` bytes.
 outcome add(store& s, const step& at, std::size_t room, std::array<char, 24>& digits) noexcept {
   const found f = s.find(at.key);
   if (f && !f.is_string()) return plain(status::wrong_type);
@@ -121,7 +121,7 @@ outcome expire(store& s, const step& at) noexcept {
 
 bool changes(op what) noexcept { return what != op::get && what != op::touch; }
 
-// `room`: for the result's value.
+// `room`: bytes for the value of the result.
 outcome carry_out(store& s, const step& at, writes allowed, std::size_t room,
                   std::array<char, 24>& digits) noexcept {
   if (allowed == writes::refused && changes(at.what.head.what)) return plain(status::refused);
@@ -136,7 +136,7 @@ outcome carry_out(store& s, const step& at, writes allowed, std::size_t room,
   return plain(status::malformed);
 }
 
-// For a value, with the heads of those that follow.
+// Returns the bytes left for a value, without the heads of the following results.
 std::size_t room_for_value(const writer& to, std::size_t following) noexcept {
   const std::size_t heads = (1 + following) * sizeof(result_head);
   return to.left() > heads ? to.left() - heads : 0;
@@ -166,7 +166,8 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
   bool malformed = false;
   while (!batch.empty() && !malformed) {
     const std::optional<operation> next = all.full() ? std::nullopt : take_operation(batch);
-    // Keys of other databases begin so: native clients have number 0, whose own such keys have other names.
+    // Keys of other databases begin with this mark. Native clients use database 0, where keys of
+    // this form are stored under other names.
     malformed = !next || next->key.starts_with(database_mark);
     if (malformed) break;
     const hashed_key k = keys.key(next->key);
@@ -185,7 +186,7 @@ executed execute(keyspace& keys, std::span<const std::byte> batch, std::span<std
   for (std::size_t i = 0; i < all.size(); ++i) keys.of(all[i].key).prefetch_item(all[i].key);
   std::array<char, 24> digits;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (to.left() < sizeof(result_head)) {  // nobody would learn of it
+    if (to.left() < sizeof(result_head)) {  // its result could not be reported
       malformed = false;
       break;
     }

@@ -63,7 +63,7 @@ task<lending::loan> lending::lend(share* to, std::size_t bytes) {
     co_return loan(*this, std::move(own));
   }
   co_await to->turn_.acquire();
-  made = loan(*this, cordma::MemoryRegion(), to->turn_);  // which is given back whatever follows
+  made = loan(*this, cordma::MemoryRegion(), to->turn_);  // releases the turn even if get() throws
   const std::uint64_t before = longer_.registrations();
   made.longer_ = longer_.get(bytes);
   counters_.registrations.add(longer_.registrations() - before);

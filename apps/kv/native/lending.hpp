@@ -1,5 +1,5 @@
-// lending: the memory in which a door has requests, or responses, and what of it each client may hold. Nobody else can
-// read it.
+// lending: the memory of a door for requests or responses, and each client's share of it. Peers
+// have no access to it.
 #pragma once
 
 #include "../keyspace/counters.hpp"
@@ -16,16 +16,16 @@
 namespace kv::native {
 
 struct lending_counters {
-  relaxed_counter bytes;          // on loan just now
-  relaxed_counter registrations;  // of memory for what is longer than a buffer
+  relaxed_counter bytes;          // on loan now
+  relaxed_counter registrations;  // of memory longer than a buffer
 };
 
-// Buffers for all clients, as many as `buffers`, and of `longer` what does not fit one. Bound to one thread. Its loans
-// and shares end before it does.
+// Lends `buffers` buffers to all clients, and memory of `longer` for sizes above a buffer. Bound to
+// one thread. Its loans and shares end before it does.
 class lending {
  public:
-  // What a client has for itself: a buffer, for when the others are all on loan, so that it never waits for another
-  // client; and one turn at having something longer.
+  // A client's own share: one buffer for when the common ones are on loan, so that it never waits
+  // for other clients, and one turn at longer memory.
   class share {
    public:
     explicit share(cordma::Context& context) : buffer_(context, buffer_bytes, 1) {}
@@ -36,7 +36,8 @@ class lending {
     cordma::semaphore turn_{1};
   };
 
-  // Memory of at least the bytes asked for. Move-only; given back when destroyed, before its share.
+  // Memory of at least the requested size. Move-only; the destructor returns it, which must precede
+  // that of its share.
   class loan {
    public:
     loan() noexcept = default;
@@ -63,9 +64,9 @@ class lending {
   lending(const lending&) = delete;
   lending& operator=(const lending&) = delete;
 
-  // Empty: it would have to be waited for.
+  // Returns an empty loan if a wait would be needed.
   [[nodiscard]] loan lend_now(std::size_t bytes);
-  // Throws cordma::error: no_memory. `to` lives until then.
+  // Throws cordma::error: no_memory. `to` must outlive the loan.
   [[nodiscard]] cordma::task<loan> lend(share* to, std::size_t bytes);
   [[nodiscard]] share new_share() { return share(context_); }
 

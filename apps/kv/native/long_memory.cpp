@@ -18,7 +18,7 @@ cordma::MemoryRegion long_memory::get(std::size_t bytes) {
     kept_bytes_ -= found.size();
     return found;
   }
-  // In powers of two, so that what is a little longer the next time finds it.
+  // Powers of two, so that a slightly longer request can reuse the region.
   const std::size_t size = bytes < most_kept_ ? std::min(std::bit_ceil(bytes), most_kept_) : bytes;
   cordma::MemoryRegion made = context_.allocate(size, rights_).value();
   ++registrations_;

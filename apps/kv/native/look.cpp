@@ -12,7 +12,8 @@ namespace {
 constexpr unsigned most_tries = 3;
 constexpr unsigned most_buckets_in_line = 4;
 constexpr auto longest_trusted = std::chrono::milliseconds(100);
-// Of the server's clock, as it is known here: it tells the time when it does something, and ours may run faster.
+// Margin for the server's clock: its memory has the time of its last activity, and our clock may
+// run faster.
 constexpr unix_ms clock_margin_ms = 1000;
 
 std::uint64_t word_at(const std::byte* at) noexcept {
@@ -21,7 +22,7 @@ std::uint64_t word_at(const std::byte* at) noexcept {
   return word;
 }
 
-// What is at `at`, if it is the key's, and whole.
+// Checks that the item at `at` has this key and is complete.
 sighting validate(std::string_view key, const std::byte* at, std::size_t bytes, place where) {
   const item& i = *reinterpret_cast<const item*>(at);
   const bool plausible = bytes >= sizeof(item) && i.used_bytes() <= bytes;
@@ -62,8 +63,8 @@ void look::take(const std::byte* landing) {
     case step::bucket: return take_bucket(*reinterpret_cast<const bucket*>(landing));
     case step::item: return take_item(landing);
     case step::clock: {
-      // The server decides by the clock that stands in its memory, which may jump; and that stands still while it
-      // sleeps, so that what has gone by here since it was last looked at counts as well.
+      // The server decides by the clock in its memory, which may jump. It stops while the server
+      // sleeps, so the time elapsed here since the last read counts as well.
       const unix_ms at_least = std::max(word_at(landing), in_->server_time());
       return end(at_least + clock_margin_ms < found_.expiry ? sight::seen : sight::expiring);
     }
@@ -92,7 +93,8 @@ void look::look_at_slots() {
     item_at_ = slot::where(s);
     want(step::item, item_at_ / granules_per_segment, item_at_ % granules_per_segment * granule,
          slot::units(s) * slot::unit);
-    // With it, up to which version all is safe: where the bucket was, which is not needed any more.
+    // Also reads the version up to which all is on disk. It lands where the bucket was, which is no
+    // longer needed.
     if (step_ != step::item ||
         !in_->find(0, offsetof(shard_head, safe_version), sizeof(std::uint64_t), wanted_[1])) {
       return;
@@ -113,7 +115,7 @@ void look::take_item(const std::byte* landing) {
   found_ = validate(key_->text, landing + sizeof(bucket), wanted_[0].bytes, item_at_);
   if (found_.what == sight::absent) return look_at_slots();
   if (found_.what != sight::seen) return end(found_.what);
-  // What one client has seen no crash may take back.
+  // A crash must not undo a value that a client has seen.
   if (!in_->is_safe(found_.version)) return end(sight::unsafe);
   if (found_.expiry == never_expires) return end(sight::seen);
   want_word(step::clock, offsetof(shard_head, clock));

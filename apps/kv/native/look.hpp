@@ -1,4 +1,4 @@
-// How a key is looked for in a shard's memory, from afar: which bytes are read next, and what they say.
+// One-sided search for a key in a shard's memory: the bytes to read next, and their interpretation.
 #pragma once
 
 #include "../store/item.hpp"
@@ -15,17 +15,17 @@
 
 namespace kv::native {
 
-// Why the server has to be asked after all; or that it need not.
+// Outcome of a search: found, or the reason that a request is needed.
 enum class sight : std::uint8_t {
-  seen,      // here it is
-  absent,    // not where it should be; only the server knows for sure
-  torn,      // every time it was looked at, it changed
-  expiring,  // it expires about now, by a clock that is not ours
-  longer,    // than is read one-sidedly, or no string
+  seen,      // found
+  absent,    // not at its place; only the server can be sure
+  torn,      // changed during every try
+  expiring,  // expires about now, by the server's clock
+  longer,    // too long for one-sided reads, or no string
   unmapped,  // in memory that the map does not have yet
-  late,      // it took so long that the memory may hold something else by now
-  unsafe,    // it is not on the server's disk yet, and is to be
-  silent,  // nothing has shown for a while that the server lives: its memory outlives it where it is shared
+  late,      // took so long that the memory may have been reused
+  unsafe,    // not on the server's disk yet, although required
+  silent,    // no recent sign of life of the server; shared memory outlives it
 };
 
 struct sighting {
@@ -35,7 +35,7 @@ struct sighting {
   std::uint64_t expiry = 0;
 };
 
-// Bytes of a shard's memory, all in one of its regions, and where they are to land.
+// Bytes of a shard's memory, within one of its regions, and their offset in the landing memory.
 struct piece {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
@@ -43,27 +43,28 @@ struct piece {
   std::size_t lands_at = 0;
 };
 
-// Memory that pieces land in: a bucket and the longest item that is read, or a head.
+// Landing memory for pieces: a bucket and the longest item that is read, or a head.
 inline constexpr std::size_t landing_bytes = sizeof(bucket) + slot::longer * slot::unit;
 static_assert(landing_bytes >= head_bytes);
-// From one landing to the next, where there are many: not a multiple of what the sets of a cache repeat after.
+// Distance of landings: no multiple of the period of cache sets.
 inline constexpr std::size_t landing_stride = landing_bytes + 3 * sizeof(bucket);
 static_assert(landing_stride % sizeof(bucket) == 0);
 
 class remote_shard;
 
-// One key that is looked for. Reads nothing itself: who drives it has its reads awaited, or loads from memory that is
-// mapped, or has those of many keys under way at once.
+// A search for one key. It reads nothing itself: its driver awaits the reads, loads from mapped
+// memory, or keeps the reads of many keys in flight.
 class look {
  public:
-  // Both outlive it; `now` is the time.
+  // Both outlive it; `now` is the current time.
   look(remote_shard& in, const hashed_key& key, cordma::time_point now);
 
   [[nodiscard]] bool over() const noexcept { return step_ == step::over; }
-  // What to read next, whole: one piece, or two. REQUIRES !over().
+  // Pieces to read next, completely: one or two. REQUIRES !over().
   [[nodiscard]] std::span<const piece> wanted() const noexcept { return {wanted_.data(), pieces_}; }
-  // They were read, copies that nobody changes, in memory aligned as a bucket is: after all that had been read before,
-  // and before all that will be. Throws cordma::error, unsupported_version, where it is no shard's head.
+  // Takes the pieces, a stable copy in memory aligned like a bucket. They must be read after all
+  // earlier pieces and before all later ones. Throws cordma::error, unsupported_version, if it is
+  // not a shard's head.
   void take(const std::byte* landing);
   [[nodiscard]] remote_shard& in() const noexcept { return *in_; }
   // REQUIRES over().
@@ -84,14 +85,14 @@ class look {
 
   remote_shard* in_;
   const hashed_key* key_;
-  cordma::time_point began_;  // this try
+  cordma::time_point began_;  // start of this try
   std::array<piece, 2> wanted_;
   std::size_t pieces_ = 0;
   sighting found_;
   bucket line_{};
   std::uint64_t number_ = 0;  // of the first bucket
   place item_at_ = 0;
-  unsigned slot_ = 0;  // of the line, the next to be looked at
+  unsigned slot_ = 0;  // next slot of the line
   unsigned lines_ = 0;
   unsigned tries_ = 0;
   bool first_line_ = true;

@@ -78,7 +78,7 @@ std::optional<operation> take_operation(std::span<const std::byte>& from) noexce
 std::optional<outcome> take_outcome(std::span<const std::byte>& from) noexcept {
   const std::optional<result_head> head = take<result_head>(from);
   if (!head || head->outcome > status::no_such_time) return std::nullopt;
-  // Of what is too long only the length is there.
+  // A value that is too long is absent; only its length is sent.
   const std::size_t bytes = head->outcome == status::too_long ? 0 : head->value_bytes;
   const std::optional<std::string_view> value = take_text(from, bytes);
   if (!value) return std::nullopt;

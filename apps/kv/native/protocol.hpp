@@ -1,9 +1,10 @@
-// The native protocol: what requests and responses say, and the shape of both. Little-endian, unaligned.
+// The native protocol: the content and layout of requests and responses. Little-endian, unaligned.
 //
-// It is carried by cordma's Requests. A client says hello with the server's token, asks for the map of each shard (the
-// blobs of its regions) where it may read one-sidedly, and then sends batches: operations one behind the other, each a
-// head, the key and the value. The response has a result for each, in their order: a head and the value. Besides it
-// may ask how the server fares, and for the keys, a page at a time.
+// It is carried by cordma's Requests. A client sends hello with the server's token. If it may read
+// one-sidedly, it requests the map of each shard (the blobs of its regions). Then it sends batches:
+// consecutive operations, each with a head, the key and the value. The response has a result for
+// each, in their order: a head and the value. The client may also request the state of the server,
+// and the keys, one page at a time.
 #pragma once
 
 #include "../store/item.hpp"
@@ -22,68 +23,70 @@
 namespace kv::native {
 
 inline constexpr std::uint16_t protocol_version = 2;
-inline constexpr std::uint32_t most_operations = 256;  // of a batch
+inline constexpr std::uint32_t most_operations = 256;  // per batch
 inline constexpr std::size_t most_token_bytes = 1024;
 inline constexpr std::size_t most_section_bytes = 64;
 inline constexpr std::size_t most_pattern_bytes = 4096;
-inline constexpr std::uint32_t most_scanned = 1000;  // keys looked at for one page, about
-// What who connects is rejected with where there are as many clients as there may be.
+// Approximate number of keys visited for one page.
+inline constexpr std::uint32_t most_scanned = 1000;
+// Reason of a rejected connection when the limit of clients is reached.
 inline constexpr std::string_view no_place = "max number of clients reached";
-inline constexpr std::size_t blob_bytes = 64;  // as cordma::RemoteMemory has them
+inline constexpr std::size_t blob_bytes = 64;  // as in cordma::RemoteMemory
 
-// A server that is gone may have left its memory, and its keys be served by the next one: nothing is believed unless
-// something has shown within this time that the server lives. A server that starts waits for longer before it serves.
+// The memory of a server that has ended may remain, while the next server serves its keys. So data
+// is trusted only if the server has shown a sign of life within this time. A server that starts
+// waits longer than this before it serves.
 inline constexpr std::chrono::milliseconds lease{300};
 
 enum class method : std::uint16_t { hello = 1, map = 2, batch = 3, info = 4, scan = 5 };
 
-// hello: this, and the token behind it.
+// hello: this struct, followed by the token.
 struct hello_request {
   std::uint16_t version = 0;
   std::uint16_t token_bytes = 0;
 };
-// ... which is answered by this. Where the token is not the server's, `admitted` is 0 and nothing else is said.
+// ... and the response. If the token is wrong, `admitted` is 0 and only `version` is set.
 struct hello_response {
   std::uint16_t version = 0;
   std::uint8_t admitted = 0;
-  std::uint8_t one_sided = 0;  // whether there is a map
+  std::uint8_t one_sided = 0;  // 1 if there is a map
   std::uint32_t shards = 0;
   std::uint64_t hash_seed = 0;
 };
-// map: regions of a shard from `first` on; as many blobs as fit the room behind the answer.
+// map: regions of a shard from `first` on; the response is followed by as many blobs as fit.
 struct map_request {
   std::uint32_t shard = 0;
   std::uint32_t first = 0;
 };
 struct map_response {
-  std::uint32_t regions = 0;  // that there are
+  std::uint32_t regions = 0;  // in total
   std::uint32_t given = 0;
 };
 
-// info: this, and the name of a section behind it; none: the usual ones. As INFO of Redis has them.
+// info: this struct, followed by the name of a section; none: the default ones. As INFO of Redis.
 struct info_request {
   std::uint16_t section_bytes = 0;
   std::uint16_t unused = 0;
 };
-// ... and the text behind it, as much as fits the room.
+// ... and the response, followed by as much of the text as fits.
 struct info_response {
-  std::uint32_t bytes = 0;  // of the whole
+  std::uint32_t bytes = 0;  // of the complete text
 };
 
-// scan: keys from `cursor` on, 0: from the start, that the pattern behind it fits (Redis's: KEYS, SCAN); none: all.
-// About `count` are looked at, however many fit.
+// scan: keys from `cursor` on (0: from the start) that match the pattern that follows (as in KEYS
+// and SCAN of Redis); none: all. Visits about `count` keys, matching or not.
 struct scan_request {
   std::uint64_t cursor = 0;
   std::uint32_t count = 0;
   std::uint16_t pattern_bytes = 0;
   std::uint16_t unused = 0;
 };
-// ... and the keys behind it, each with its head. What is there all the time is given at least once, some twice.
+// ... and the response, followed by the keys, each after its head. A key that exists all the time
+// is returned at least once, possibly twice.
 struct scan_response {
-  std::uint64_t cursor = 0;  // where to go on; 0: there are no more
+  std::uint64_t cursor = 0;  // next cursor; 0: no more keys
   std::uint32_t keys = 0;
-  std::uint32_t needed =
-      0;  // not 0: none fits, and so many bytes of room it takes to go on at `cursor`
+  std::uint32_t needed = 0;  // not 0: no key fit; bytes needed to go on at `cursor`
 };
 enum class kind : std::uint8_t { string = 1, hash = 2 };
 struct scan_key {
@@ -96,16 +99,15 @@ enum class op : std::uint8_t {
   get = 1,
   set = 2,
   erase = 3,
-  touch = 4,   // a one-sided hit, for eviction to know of; its result says nothing
-  expire = 5,  // `argument`: when, in milliseconds since 1970; 0: never; makes a new version
-  add =
-      6,  // `argument`: to the number that the value is, as INCRBY; the result's value is the sum in digits
+  touch = 4,   // reports a one-sided hit, for eviction; its result is empty
+  expire = 5,  // `argument`: time in milliseconds since 1970; 0: never; makes a new version
+  add = 6,     // adds `argument` to the number, like INCRBY; the value is the sum in digits
 };
 
 struct op_head {
   static constexpr std::uint8_t if_absent = 1;
   static constexpr std::uint8_t if_present = 2;
-  static constexpr std::uint8_t if_version = 4;  // CAS: only where the value is of `version`
+  static constexpr std::uint8_t if_version = 4;  // CAS: only if the value has `version`
   static constexpr std::uint8_t keep_expiry = 8;
   op what = op::get;
   std::uint8_t flags = 0;
@@ -117,17 +119,16 @@ struct op_head {
 
 enum class status : std::uint8_t {
   done = 0,
-  absent = 1,         // no such key; a condition that wants one fails so, too
-  present = 2,        // if_absent, and it is there
-  other_version = 3,  // if_version; the result has the version that it is of
-  wrong_type = 4,     // it holds no string
-  not_a_number = 5,   // add: it holds something else, or the sum is too large
-  too_long =
-      6,  // the value does not fit the room, or is not allowed; value_bytes says how long it is
+  absent = 1,         // no such key; also if a condition requires one
+  present = 2,        // if_absent, and the key exists
+  other_version = 3,  // if_version; the result has the current version
+  wrong_type = 4,     // not a string
+  not_a_number = 5,   // add: not a number, or the sum is too large
+  too_long = 6,       // the value exceeds the room or the limit; value_bytes is its length
   out_of_memory = 7,
-  refused = 8,    // nothing is written just now: the journal's disk is full, say
-  malformed = 9,  // no such operation, or a key of other databases; nothing behind it was looked at
-  no_such_time = 10,  // an expiry above what 64 bits with a sign hold
+  refused = 8,    // no writes at present: the journal's disk is full, for example
+  malformed = 9,  // unknown operation, or a key of another database; later operations did not run
+  no_such_time = 10,  // an expiry above the range of signed 64 bits
 };
 [[nodiscard]] std::string_view name(status s) noexcept;
 
@@ -172,7 +173,7 @@ struct outcome {
   std::string_view value = {};
 };
 
-// Reads a structure off the front; nothing where there are not that many bytes.
+// Removes a structure from the front; returns no value if there are not enough bytes.
 template <class T>
 [[nodiscard]] std::optional<T> take(std::span<const std::byte>& from) noexcept {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -184,23 +185,23 @@ template <class T>
 }
 [[nodiscard]] std::optional<std::string_view> take_text(std::span<const std::byte>& from,
                                                         std::size_t bytes) noexcept;
-// Each nothing: what is there is none. The server's side ...
+// Each returns no value if the bytes are malformed. For the server ...
 [[nodiscard]] std::optional<hello> take_hello(std::span<const std::byte> from) noexcept;
 [[nodiscard]] std::optional<info_question> take_info(std::span<const std::byte> from) noexcept;
 [[nodiscard]] std::optional<scan_question> take_scan(std::span<const std::byte> from) noexcept;
 [[nodiscard]] std::optional<operation> take_operation(std::span<const std::byte>& from) noexcept;
-// ... and the client's. Of a map the blobs that it gives are left, one behind the other.
+// ... and for the client. After take_map() its consecutive blobs remain in `from`.
 [[nodiscard]] std::optional<map_response> take_map(std::span<const std::byte>& from) noexcept;
 [[nodiscard]] std::optional<found_key> take_key(std::span<const std::byte>& from) noexcept;
 [[nodiscard]] std::optional<outcome> take_outcome(std::span<const std::byte>& from) noexcept;
 
-// Writes into memory of a fixed size, one thing behind the other.
+// Writes consecutive parts into memory of a fixed size.
 class writer {
  public:
   explicit writer(std::span<std::byte> into) noexcept : all_(into), left_(into) {}
   [[nodiscard]] std::size_t written() const noexcept { return all_.size() - left_.size(); }
   [[nodiscard]] std::size_t left() const noexcept { return left_.size(); }
-  // False, and nothing is written: it does not fit.
+  // Returns false, and writes nothing, if it does not fit.
   template <class T>
   bool put(const T& head, std::string_view first = {}, std::string_view second = {}) noexcept {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -26,7 +26,7 @@ bool remote_shard::find(std::uint64_t segment, std::uint64_t offset, std::uint64
   const std::uint64_t region = segment / segments_per_region;
   if (region >= regions_.size()) return false;
   const std::uint64_t at = segment % segments_per_region * segment_bytes + offset;
-  // The last item of a region ends before the units that it is said to have.
+  // The last item of a region may end before the units in its slot do.
   const std::uint64_t rest = std::min<std::uint64_t>(region_bytes, regions_[region].size()) - at;
   where = {.region = region, .offset = at, .bytes = std::min(bytes, rest)};
   return at < regions_[region].size();
@@ -39,7 +39,8 @@ bool remote_shard::find_bucket(std::uint64_t number, std::uint64_t& segment) con
   return true;
 }
 
-// Those up to the one that was split off it last. (So do clients of LH*: Litwin, Neimat, Schneider, 1996.)
+// Raises the bucket count up to the last bucket split off this one. (So do clients of LH*: Litwin,
+// Neimat, Schneider, 1996.)
 bool remote_shard::was_split(std::uint64_t number, unsigned depth) noexcept {
   if (depth == 0 || depth > 32) return false;  // no bucket's head
   const std::uint64_t at_least = (std::uint64_t{1} << (depth - 1)) + 1 + number;
@@ -72,7 +73,7 @@ bool remote_shard::wants_pulse(cordma::time_point now) const noexcept {
   return now - clock_seen_at_ > clock_looked_at_every;
 }
 
-// A clock that has moved since it was looked at last shows that the server has lived since then.
+// If the clock has moved since the last read, the server was alive then.
 void remote_shard::felt_pulse(unix_ms clock, cordma::time_point now) noexcept {
   if (clock != clock_seen_) lived_at(clock_seen_at_);
   clock_seen_ = clock;
@@ -88,7 +89,7 @@ unix_ms remote_shard::server_time() const noexcept {
   return clock_ + static_cast<unix_ms>(since.count());
 }
 
-// Whatever was read of it once can be mapped, where it can be at all.
+// A region that was read once can be mapped, if regions can be mapped at all.
 void remote_shard::map_region(std::uint64_t number) {
   if (!mappable_ || views_[number]) return;
   const cordma::RemoteSlice whole = regions_[number];
@@ -129,13 +130,13 @@ task<sighting> remote_shard::find_key(hashed_key key, cordma::Slice landing) {
 
 namespace {
 
-// False: not all is mapped.
+// Returns false if not all pieces are mapped.
 bool load(look& by, std::byte* landing) {
   for (const piece& p : by.wanted()) {
     const std::span<const std::byte> from = by.in().mapped(p);
     if (from.empty()) return false;
     std::memcpy(landing + p.lands_at, from.data(), from.size());
-    // What is loaded next is not older; and what is judged is the copy.
+    // Later loads are not older, and only the copy is checked.
     std::atomic_thread_fence(std::memory_order_acquire);
   }
   by.in().has_read(by.wanted().size());
@@ -145,7 +146,7 @@ bool load(look& by, std::byte* landing) {
 
 void fetch(const look& for_whom) noexcept {
   constexpr std::size_t line = 64;
-  constexpr std::size_t soon = 4 * line;  // the rest comes in order, and by itself
+  constexpr std::size_t soon = 4 * line;  // the hardware prefetches the rest, which is sequential
   const std::span<const std::byte> from = for_whom.in().mapped(for_whom.wanted().front());
   for (std::size_t at = 0; at < std::min(from.size(), soon); at += line) {
     __builtin_prefetch(from.data() + at);

@@ -8,12 +8,12 @@
 namespace kv::native {
 namespace {
 
-// The keys of one step of the cursor, all or none.
+// Keys of one step of the cursor: all or none.
 struct step {
   std::uint64_t next = 0;
   std::uint32_t seen = 0;
   std::uint32_t given = 0;
-  std::size_t bytes = 0;  // that they take, or would
+  std::size_t bytes = 0;  // that they take, or would take
 };
 
 step take_step(keyspace& keys, const scan_question& what, std::uint64_t cursor,
@@ -44,7 +44,7 @@ std::size_t scan(keyspace& keys, const scan_question& what, std::span<std::byte>
   scan_response head{.cursor = what.cursor};
   std::size_t used = sizeof head;
   std::uint32_t seen = 0;
-  // For so many keys, wanted or not, through at most ten times as many buckets.
+  // Visits this number of keys, matching or not, in at most ten times as many buckets.
   for (std::uint32_t buckets = 0; buckets < count * 10 && seen < count; ++buckets) {
     const step s = take_step(keys, what, head.cursor, room.subspan(used));
     if (s.bytes > room.size() - used) {

@@ -1,4 +1,4 @@
-// A page of the keys, as the native protocol gives it.
+// Returns a page of keys for the native protocol.
 #pragma once
 
 #include "../keyspace/keyspace.hpp"
@@ -9,8 +9,8 @@
 
 namespace kv::native {
 
-// Writes a scan_response and its keys to `room`, which has space for the former; returns the bytes. `now`: what the
-// shards are told; 0: what they were told last.
+// Writes a scan_response and its keys to `room`, which has space for the former. Returns the bytes
+// written. `now`: time for the shards; 0: they keep their last.
 [[nodiscard]] std::size_t scan(keyspace& keys, const scan_question& what, std::span<std::byte> room,
                                unix_ms now);
 

@@ -10,10 +10,10 @@
 namespace kv {
 namespace {
 
-constexpr int most_accepted = 64;  // at a time, before others have their turn
-constexpr int most_received = 4;   // likewise, buffers of one client
-constexpr int most_ready = 256;    // likewise, sockets
-// What an event is known by: the index of a client, or that of a listener and this.
+constexpr int most_accepted = 64;  // connections of one listener per event, for fairness
+constexpr int most_received = 4;   // buffers of one client per event
+constexpr int most_ready = 256;    // sockets per epoll_wait()
+// The data of an epoll event: the index of a client, or the index of a listener plus this bit.
 constexpr std::uint64_t of_listener = std::uint64_t{1} << 32;
 
 [[nodiscard]] bool would_block(int error) noexcept {
@@ -34,7 +34,7 @@ std::unique_ptr<front_door> make_asio_door(cordma::reactor& loop, const door_set
 
 asio_door::asio_door(cordma::reactor& loop, const door_settings& settings)
     : common_door(loop, settings),
-      // Nearly all that this worker does comes by way of Asio, so it is asked in each pass.
+      // Nearly all work of this worker arrives through Asio, so it is polled in every pass.
       host_(loop, {.passes = 0, .interval = cordma::duration::zero()}),
       set_(host_.context(), new_set()),
       buffer_(std::make_unique<char[]>(buffer_bytes)),
@@ -47,9 +47,10 @@ asio_door::~asio_door() {
   later_.unlink();
 }
 
-// What is ready.
+// Readiness.
 
-// Waited for again only when all that was found is tended: else Asio would find the same, and nobody had his turn.
+// Waits again only after all events found have been handled. Otherwise Asio would report the same
+// events again and starve other work.
 void asio_door::wait() {
   waiting_ = true;
   loop_.expect_work();
@@ -81,7 +82,7 @@ void asio_door::look() noexcept {
   }
 }
 
-// An errno where it cannot be; 0 where it is.
+// Returns 0, or an errno on failure.
 int asio_door::watch(int change, int socket, std::uint32_t events, std::uint64_t whose) noexcept {
   epoll_event e{};
   e.events = events;
@@ -90,7 +91,7 @@ int asio_door::watch(int change, int socket, std::uint32_t events, std::uint64_t
   return ::epoll_ctl(set_.native_handle(), change, socket, &e) == 0 ? 0 : errno;
 }
 
-// Clients come.
+// Accepting.
 
 void asio_door::listen(int socket, arrival here, complaint cannot, void* context) {
   listeners_.push_back({.socket = socket, .here = here, .cannot = cannot, .context = context});
@@ -135,14 +136,14 @@ std::unique_ptr<asio_client> asio_door::make_client(std::uint32_t index, cordma:
   return std::make_unique<asio_client>(*this, index, std::move(socket));
 }
 
-// Bytes come and go.
+// Receiving and sending.
 
 void asio_door::ready(asio_client& c, std::uint32_t events) noexcept {
   if ((events & EPOLLOUT) != 0) c.full = false;
   if ((*c.watched & EPOLLIN) != 0) {
     receive(c);
   } else if ((events & (EPOLLERR | EPOLLHUP)) != 0) {
-    close(c);  // nobody is there to be told anything
+    close(c);  // no peer is left to notify
   }
   note(c);
 }
@@ -155,7 +156,7 @@ void asio_door::receive(asio_client& c) noexcept try {
   close(c);
 }
 
-// Whether there may be more.
+// Returns true if more bytes may be readable.
 bool asio_door::receive_once(asio_client& c) {
   const std::span<char> room = c.talk->room();
   const std::span<char> to = room.empty() ? std::span(buffer_.get(), buffer_bytes) : room;
@@ -196,7 +197,7 @@ void asio_door::send(asio_client& c) noexcept {
   }
 }
 
-// The kernel is told where something has changed.
+// Changes the epoll registration only if the events differ.
 void asio_door::mind_input(asio_client& c, bool wanted) noexcept {
   std::uint32_t events = wanted ? EPOLLIN : 0U;
   if (c.full) events |= EPOLLOUT;
@@ -204,7 +205,7 @@ void asio_door::mind_input(asio_client& c, bool wanted) noexcept {
   const int change = c.watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
   c.watched = events;
   if (watch(change, c.socket.get(), events, c.index) == 0) return;
-  close(c);  // no memory: there is no waiting then
+  close(c);  // out of memory: the socket cannot be waited for
 }
 
 void asio_door::shut(asio_client& c) noexcept { c.socket.reset(); }

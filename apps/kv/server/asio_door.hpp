@@ -1,4 +1,4 @@
-// asio_door: a front door by Asio, for wherever the kernel does not permit io_uring.
+// asio_door: a front door on Asio, for kernels that do not permit io_uring.
 #pragma once
 
 #include "common_door.hpp"
@@ -15,11 +15,12 @@ struct asio_client : door_client {
   asio_client(front_door& d, std::uint32_t i, cordma::unique_fd s) noexcept
       : door_client(d, i), socket(std::move(s)) {}
   cordma::unique_fd socket;
-  std::optional<std::uint32_t> watched;  // for which events; nothing: it is not in the set yet
+  std::optional<std::uint32_t> watched;  // registered events; empty: not in the epoll set yet
 };
 
-// Sockets are in one epoll set, and Asio waits for that: to wait for a socket it would ask the kernel anew with each
-// request. Bytes come into one buffer for all, and go out at once: a client that is silent has no buffer.
+// Keeps all sockets in one epoll set, on which Asio waits; waiting for each socket through Asio
+// would take a system call per request. All clients share one receive buffer and output is sent
+// immediately, so an idle client holds no buffer.
 class asio_door final : public common_door<asio_client> {
  public:
   asio_door(cordma::reactor& loop, const door_settings& settings);
@@ -36,7 +37,7 @@ class asio_door final : public common_door<asio_client> {
     arrival here;
     complaint cannot;
     void* context;
-    bool failed = false;  // to be tried again later
+    bool failed = false;  // to be retried later
   };
 
   [[nodiscard]] std::unique_ptr<asio_client> make_client(std::uint32_t index,
@@ -58,10 +59,10 @@ class asio_door final : public common_door<asio_client> {
   [[nodiscard]] bool receive_once(asio_client& c);
 
   cordma::asio_host host_;
-  asio::posix::stream_descriptor set_;  // of epoll
+  asio::posix::stream_descriptor set_;  // the epoll set
   std::unique_ptr<char[]> buffer_;
   std::vector<listener> listeners_;
-  bool waiting_ = false;  // for set_
+  bool waiting_ = false;  // on set_
   struct later final : cordma::ready_item {
     explicit later(asio_door& d) noexcept
         : ready_item([](ready_item& i) noexcept { static_cast<later&>(i).door.tend(); }), door(d) {}

@@ -1,4 +1,5 @@
-// common_door: what front doors have in common: who is there, what is to be done next for whom, and how he goes.
+// common_door: the common part of the front doors: the list of clients, their next steps, and how
+// they are closed.
 #pragma once
 
 #include "front_door.hpp"
@@ -15,19 +16,21 @@ struct door_client {
   front_door& door;
   std::unique_ptr<conversation> talk;
   std::uint32_t index;
-  std::uint32_t active = 0;      // the second in which bytes came from it or went to it
-  std::uint16_t operations = 0;  // under way on its behalf: it stays until the last has ended
-  bool sending = false;          // what is pending is the kernel's
-  bool full = false;             // no room in its socket: that is waited for
-  bool paused = false;           // it is not read
-  bool noted = false;            // in noted_
-  bool woken = false;            // by its conversation, which is to go on
-  bool said_all = false;         // will send no more
-  bool told_so = false;          // ... as its conversation knows
+  std::uint32_t active = 0;  // second of the last byte received or sent
+  // Operations in flight for it; the client is kept until the last has completed.
+  std::uint16_t operations = 0;
+  bool sending = false;   // the kernel is reading the pending bytes
+  bool full = false;      // its send buffer is full; the door waits for space
+  bool paused = false;    // it is not being read
+  bool noted = false;     // in noted_
+  bool woken = false;     // by its conversation, which resume() is due for
+  bool said_all = false;  // it has closed its sending direction
+  bool told_so = false;   // ... and its conversation has been notified
   bool closing = false;
 };
 
-// Client is a door_client, and what else a door has for each. A door says how bytes move; when, is said here.
+// Client derives from door_client and adds the door's state per client. A derived door moves the
+// bytes; this class decides when.
 template <class Client>
 class common_door : public front_door {
  public:
@@ -48,17 +51,19 @@ class common_door : public front_door {
   // May throw.
   [[nodiscard]] virtual std::unique_ptr<Client> make_client(std::uint32_t index,
                                                             cordma::unique_fd socket) = 0;
-  // Something is noted: tend_noted() is due.
+  // A client was noted: a call of tend_noted() is due.
   virtual void expect() noexcept = 0;
-  // Something is pending. All of it, at once or while it is `sending`, or until the socket is `full`.
+  // Sends the pending bytes: all of them, now or while it is `sending`, or until the socket is
+  // `full`.
   virtual void send(Client& c) noexcept = 0;
-  // From now on it is read, or not.
+  // Starts or stops reading the socket.
   virtual void mind_input(Client& c, bool wanted) noexcept = 0;
-  // Hands over what had come before it was wanted, as far as it is now. Whether nothing is left. May throw.
+  // Passes on bytes that arrived early, as far as the conversation accepts them now. Returns true
+  // if none are left. May throw.
   [[nodiscard]] virtual bool feed_kept(Client&) { return true; }
-  // Its socket ends, and with it what is under way.
+  // Closes its socket and ends operations in flight.
   virtual void shut(Client& c) noexcept = 0;
-  virtual void accept_again() noexcept = 0;  // where that had failed
+  virtual void accept_again() noexcept = 0;  // retries failed accepts
 
   void note(Client& c) noexcept;
   std::size_t tend_noted() noexcept;
@@ -80,7 +85,7 @@ class common_door : public front_door {
   cordma::reactor& loop_;
   const door_settings& settings_;
   std::vector<std::unique_ptr<Client>> slots_;
-  std::vector<Client*> noted_;  // to be looked at in this pass, or the next
+  std::vector<Client*> noted_;  // to be handled in this pass or the next
   bool reading_ = true;
   door_counters counters_;
 
@@ -104,9 +109,9 @@ class common_door : public front_door {
   void tend_input(Client& c) noexcept;
 
   std::vector<std::uint32_t> free_;
-  std::vector<Client*> looking_;  // those of noted_, in tend_noted()
+  std::vector<Client*> looking_;  // the noted_ clients during tend_noted()
   std::size_t clients_ = 0;
-  std::uint32_t second_ = 0;  // since it was opened
+  std::uint32_t second_ = 0;  // since the door was opened
   bool dismissing_ = false;
   tick tick_;
 };
@@ -116,7 +121,7 @@ void common_door<Client>::adopt(cordma::unique_fd socket, session_origin origin,
                                 const conversation_maker& maker) noexcept try {
   if (free_.empty()) {
     slots_.push_back(nullptr);
-    free_.reserve(slots_.size());  // giving one back needs no memory
+    free_.reserve(slots_.size());  // releasing an index needs no memory
     noted_.reserve(slots_.size());
     looking_.reserve(slots_.size());
     free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
@@ -130,7 +135,7 @@ void common_door<Client>::adopt(cordma::unique_fd socket, session_origin origin,
   ++clients_;
   note(c);
 } catch (const std::exception&) {
-  counters_.closed.add();  // no memory for it, and none for a word about it
+  counters_.closed.add();  // out of memory for the client and for an error reply
 }
 
 template <class Client>
@@ -144,7 +149,7 @@ void common_door<Client>::note(Client& c) noexcept {
 template <class Client>
 std::size_t common_door<Client>::tend_noted() noexcept {
   const std::size_t n = noted_.size();
-  looking_.swap(noted_);  // what is noted meanwhile is the next pass's
+  looking_.swap(noted_);  // clients noted from here on belong to the next pass
   for (Client* c : looking_) {
     c->noted = false;
     tend_one(*c);
@@ -178,7 +183,8 @@ bool common_door<Client>::is_over(const Client& c) const noexcept {
   return last && !c.sending && c.talk->pending().empty();
 }
 
-// By a pause, or a journal that has too much to write: nothing is to be sent, and it is not listened to either.
+// True if a pause, or a journal with too much to write, stops it: nothing is pending and it is not
+// read.
 template <class Client>
 bool common_door<Client>::is_kept_waiting(const Client& c) const noexcept {
   return !c.sending && c.talk->ended() == session::ending::no && !c.talk->wants_input() &&
@@ -187,7 +193,7 @@ bool common_door<Client>::is_kept_waiting(const Client& c) const noexcept {
 
 template <class Client>
 void common_door<Client>::tend_one(Client& c) noexcept {
-  // What is being sent is the conversation's memory, which it may move once it goes on.
+  // The bytes being sent are the conversation's memory, which it may move when it continues.
   if (!c.closing && !c.sending) go_on(c);
   if (!c.closing && c.talk->ended() == session::ending::now) close(c);
   if (!c.closing && !c.sending && !c.full && !c.talk->pending().empty()) send(c);
@@ -238,7 +244,7 @@ void common_door<Client>::pass_second() noexcept {
   const std::uint32_t most = settings_.idle_seconds.load(std::memory_order_relaxed);
   for (const std::unique_ptr<Client>& c : slots_) {
     if (!c || c->closing) continue;
-    if (c->full) note(*c);  // it may have had its time to read
+    if (c->full) note(*c);  // it may have read in the meantime
     if (is_kept_waiting(*c)) c->active = second_;
     if (most == 0 || second_ - c->active <= most) continue;
     counters_.timed_out.add();

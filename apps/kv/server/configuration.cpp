@@ -28,7 +28,7 @@ namespace {
 
 using setter = void (*)(server_options&, const std::string& value);
 
-// What belongs to the process and not to the service: CONFIG does not know it.
+// Settings of the process rather than of the service; CONFIG does not have them.
 struct own_setting {
   std::string_view name;
   setter set;
@@ -100,7 +100,7 @@ constexpr own_setting own_settings[] = {
   return names;
 }
 
-// Levenshtein's: how many letters are to be changed, put in or taken out.
+// Levenshtein distance: the number of letters to change, insert or delete.
 [[nodiscard]] std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -126,14 +126,15 @@ void apply_own(server_options& o, const own_setting& s, std::span<const std::str
   s.set(o, values.front());
 }
 
-// Of a class of clients that does not exist here.
+// True for the limit of a class of clients that does not exist here.
 [[nodiscard]] bool is_limit_of_others(std::string_view name, std::span<const std::string> words) {
   constexpr std::size_t one_class = 5;
   return name == "client-output-buffer-limit" && words.size() == one_class &&
          in_lower_case(words[1]) != "normal";
 }
 
-// Settings of Redis with one value: another one says what is kept, and data would be lost without it, or kept.
+// Settings of Redis for which only one value is accepted. Another value would change which data is
+// kept at the end.
 struct fixed_setting {
   std::string_view name;
   std::string_view value;
@@ -152,7 +153,8 @@ const fixed_setting* find_fixed(std::string_view name) noexcept {
   return at == fixed_settings.end() ? nullptr : at;
 }
 
-// Takes the lines of a file that parse_settings() does not know, and leaves blank lines for them.
+// Consumes the lines of a file that parse_settings() does not handle, and leaves blank lines for
+// them.
 class own_lines {
  public:
   own_lines(server_options& into, std::vector<line_issue>& wrong) : into_(into), wrong_(wrong) {}
@@ -170,7 +172,7 @@ class own_lines {
   }
 
  private:
-  // False: it is for parse_settings().
+  // Returns false if the line is for parse_settings().
   [[nodiscard]] bool take(std::string_view line) try {
     const auto words = split_words(line);
     const std::string name = words && !words->empty() ? in_lower_case(words->front()) : "";
@@ -233,7 +235,7 @@ void apply_option(server_options& o, const said_option& said) {
   for (std::string& user : now.users) o.configured.users.push_back(std::move(user));
 }
 
-// Their rules are all right; and they are said in one place only.
+// Checks that the rules are valid, and that users are defined in one place only.
 void check_users(const parsed_settings& said) {
   const command_table commands;
   const std::string why = users(commands).configure({}, said.users);
@@ -242,7 +244,7 @@ void check_users(const parsed_settings& said) {
   fail("users are said by `user` lines and by aclfile: have them all in " + said.values.aclfile);
 }
 
-// All of them, in the order of their lines.
+// Reports all issues, in the order of their lines.
 void fail_for(std::vector<line_issue>& wrong, const std::string& file) {
   if (wrong.empty()) return;
   std::ranges::sort(wrong, {}, &line_issue::line);
@@ -299,7 +301,7 @@ namespace {
   return argument == "--check-aof" || argument.starts_with("--check-aof=");
 }
 
-// PATH, and nothing but --fix beside it.
+// PATH, optionally with --fix, and no other argument.
 [[nodiscard]] command_line parse_check_aof(const std::vector<std::string>& arguments) {
   command_line said;
   said.what = command_line::wish::check_aof;

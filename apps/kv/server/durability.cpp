@@ -25,7 +25,7 @@ namespace {
 
 [[nodiscard]] journal_options options_of(const settings& s, bool io_uring) {
   journal_options o;
-  o.dir = ".";  // the process is there: see server
+  o.dir = ".";  // the working directory of the process: see server
   o.appenddirname = s.appenddirname;
   o.appendfilename = s.appendfilename;
   o.dbfilename = s.dbfilename;
@@ -127,7 +127,7 @@ void durability::load(const std::function<bool()>& unwanted) {
   around_.of.journal = journal_.get();
 }
 
-// What no client could reach would be there, and take memory.
+// Fails if the files contain keys in databases that no client could reach; they would take memory.
 void durability::check_databases() const {
   keyspace& keys = around_.of.keys();
   const std::uint64_t databases = around_.of.current(around_.home.index()).databases;
@@ -233,7 +233,7 @@ std::string durability::change_settings(const settings& before, const settings& 
   if (!taken.empty()) return taken;
   if (before.appendfsync != after.appendfsync) {
     journal_->set_policy(policy_of(after.appendfsync));
-    around_.policy_changed();  // who reads by himself is to know before the next change
+    around_.policy_changed();  // one-sided readers are notified before the next change
     around_.home.post([this]() noexcept { around_.advanced(); });
   }
   if (before.save != after.save ||

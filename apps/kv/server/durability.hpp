@@ -1,4 +1,5 @@
-// durability: the journal of a server, on its first worker: loading, what clients ask of it, the end.
+// durability: the journal of a server, on its first worker: loading, requests of clients, and
+// shutdown.
 #pragma once
 
 #include "../command/service.hpp"
@@ -15,7 +16,7 @@
 
 namespace kv {
 
-// Made, used and destroyed by the main thread, but where it says otherwise; `home` runs all the while.
+// Made, used and destroyed by the main thread, except where stated; `home` runs all that time.
 class durability {
  public:
   struct surroundings {
@@ -25,7 +26,7 @@ class durability {
     bool io_uring = true;
     std::function<void()> advanced;  // journal_advanced() is due on all workers; on home's thread
     std::function<void()>
-        policy_changed;  // appendfsync is another; on the thread of change_settings()
+        policy_changed;  // appendfsync has changed; on the thread of change_settings()
   };
   // Throws cordma::error.
   durability(const surroundings& around, const settings& s);
@@ -33,32 +34,35 @@ class durability {
   durability(const durability&) = delete;
   durability& operator=(const durability&) = delete;
 
-  // What is on the disk; then changes are noted. Where another server has it nothing is touched. Throws cordma::error,
-  // with what to do; canceled: `unwanted`, which is asked once a second, said so.
+  // Loads the files on the disk; later changes are recorded. Nothing is touched if another server
+  // uses them. Throws cordma::error that states what to do. Errors: canceled, if `unwanted`
+  // returned true; it is called once a second.
   void load(const std::function<bool()>& unwanted);
-  // From load() on; there before.
+  // Valid from load() on.
   [[nodiscard]] journal_gate& gate() noexcept { return *journal_; }
-  // Before anything is kept that was not to be: empty, or why that cannot be. Any thread.
+  // Claims the files, before anything is kept that was not kept so far. Returns an empty string, or
+  // the reason of a failure. Any thread.
   [[nodiscard]] std::string claim();
-  // Where appendonly was turned on and has not all yet: it has when that is ready, or that has failed.
+  // Ready when a journal that was just turned on is complete, or that has failed.
   [[nodiscard]] std::future<void> until_on();
-  // What runs behind is given up when that is ready, and nothing is begun before allow_background(): save() finds
-  // nothing under way.
+  // Ready when background work has been abandoned. None starts before allow_background(), so that
+  // save() finds none in progress.
   [[nodiscard]] std::future<void> end_background();
   void allow_background();
-  // What would change anything has to wait, or not any more.
+  // Makes commands that would change data wait, or lets them continue.
   void hold_changes(bool on);
-  // With a disk that takes nothing: seconds, or one more try.
+  // Patience with a disk that accepts nothing: several seconds, or one more attempt.
   enum class patience : std::uint8_t { usual, brief };
-  // All that was noted is on the disk when that is ready.
+  // Ready when all recorded changes are on the disk.
   [[nodiscard]] std::future<void> until_durable(patience how_long);
-  // All is on the disk when that is ready, and nothing is noted any more.
+  // Ready when all is on the disk and no more changes are recorded.
   [[nodiscard]] std::future<void> close();
-  // As SAVE. Waits. Throws cordma::error.
+  // Saves like SAVE; blocks. Throws cordma::error.
   void save();
-  // Fills in what the service asks main for.
+  // Fills in the hooks through which the service makes requests of main.
   void answer(service_hooks& hooks);
-  // Any thread, which holds all shards and nothing else. Empty; or why that cannot be, and then nothing has changed.
+  // On any thread, which holds all shards and nothing else. Returns an empty string, or the reason
+  // of a failure; then nothing has changed.
   [[nodiscard]] std::string change_settings(const settings& before, const settings& after);
   [[nodiscard]] journal_info info() const { return journal_->info(); }
 
@@ -69,7 +73,7 @@ class durability {
 
   surroundings around_;
   std::unique_ptr<journal> journal_;
-  std::unique_ptr<cordma::scope> tasks_;  // of home's
+  std::unique_ptr<cordma::scope> tasks_;  // on home
 };
 
 }  // namespace kv

@@ -1,4 +1,4 @@
-// The figures of a server, for Prometheus.
+// The metrics of a server, for Prometheus.
 #include "figures.hpp"
 
 #include "../command/information.hpp"

@@ -1,4 +1,4 @@
-// Groups of figures for Prometheus, beside those that server writes of itself.
+// Groups of metrics for Prometheus, besides those that server writes about itself.
 #pragma once
 
 #include "../journal/journal.hpp"

@@ -1,4 +1,4 @@
-// front_door: the sockets of one worker, whatever moves their bytes: io_uring or Asio.
+// front_door: the sockets of one worker; io_uring or Asio moves their bytes.
 #pragma once
 
 #include "../keyspace/counters.hpp"
@@ -15,47 +15,49 @@
 
 namespace kv {
 
-// What all front doors of a server have in common, and may be changed while they are open. Any thread.
+// Settings of all front doors of a server. They may change while the doors are open. Any thread.
 struct door_settings {
-  // A client that neither says nor takes anything for so long is sent away; 0: none is.
+  // A client that neither sends nor receives for this many seconds is closed; 0: never.
   std::atomic<std::uint32_t> idle_seconds = 0;
 };
 
-// Bytes that came and that nobody wants yet are kept, up to about so many for one client.
+// Approximate limit of received bytes per client that its conversation does not accept yet.
 inline constexpr std::size_t most_kept_bytes = std::size_t{8} << 20;
 
-// What one front door did: written by its thread, read by any.
+// Counters of one front door: written by its thread, read by any.
 struct door_counters {
   relaxed_counter accepted;
   relaxed_counter closed;
   relaxed_counter timed_out;  // ... because they were idle
   relaxed_counter received_bytes;
   relaxed_counter sent_bytes;
-  relaxed_counter kernel_calls;  // how often the kernel was asked to move them
-  relaxed_counter
-      pauses;  // sockets that were not read for a while: their clients do not read either
+  relaxed_counter kernel_calls;  // system calls that moved bytes
+  relaxed_counter pauses;        // times a socket was not read because its client did not read
 };
 
 // Bound to the thread of its reactor, on which it is made, used and destroyed.
 class front_door {
  public:
-  // A socket has come. The function takes it, and calls no method of the door but adopt().
+  // A connection was accepted. The function takes the socket and calls no method of the door except
+  // adopt().
   using arrival = void (*)(void* context, cordma::unique_fd socket) noexcept;
-  // Why nothing can be accepted just now (too many open files, say). It is tried again in a while.
+  // The reason that nothing can be accepted now (too many open files, for example). The door
+  // retries later.
   using complaint = void (*)(void* context, int error) noexcept;
 
-  virtual ~front_door() = default;  // closes all that is open
-  // Accepts there until stop_listening(); `socket` is the caller's, and outlives that. Throws cordma::error.
+  virtual ~front_door() = default;  // closes all sockets
+  // Accepts there until stop_listening(). `socket` belongs to the caller and outlives that. Throws
+  // cordma::error.
   virtual void listen(int socket, arrival here, complaint cannot, void* context) = 0;
   virtual void stop_listening() noexcept = 0;
-  // Serves it until one of the two ends it. Where that cannot be done for want of memory it is closed.
+  // Serves the socket until either side ends it. Closes it if there is no memory for it.
   virtual void adopt(cordma::unique_fd socket, session_origin origin,
                      const conversation_maker& maker) noexcept = 0;
-  // Nothing is read any more; whoever has had all that is pending for him is sent away when dismiss() is called, at the
-  // latest after that.
+  // Reads nothing any more. After dismiss(), which also stops reading, each client is closed once
+  // its pending bytes are sent.
   virtual void stop_reading() noexcept = 0;
   virtual void dismiss() noexcept = 0;
-  // Does what is done each second, which it does by itself; a test does not wait for that.
+  // Does the work of each second. The door calls it itself; tests call it to avoid the wait.
   virtual void pass_second() noexcept = 0;
 
   [[nodiscard]] virtual std::size_t clients() const noexcept = 0;
@@ -63,10 +65,11 @@ class front_door {
   [[nodiscard]] virtual const char* engine() const noexcept = 0;
 };
 
-// By io_uring. Errors: not_supported, saying why the kernel does not permit it (too old, forbidden, no memory to lock).
+// On io_uring. Errors: not_supported, with the reason of the kernel (too old, forbidden, no memory
+// to lock).
 [[nodiscard]] cordma::result<std::unique_ptr<front_door>> make_ring_door(
     cordma::reactor& loop, const door_settings& settings);
-// By Asio. Throws cordma::error.
+// On Asio. Throws cordma::error.
 [[nodiscard]] std::unique_ptr<front_door> make_asio_door(cordma::reactor& loop,
                                                          const door_settings& settings);
 

@@ -10,7 +10,8 @@
 namespace kv {
 namespace {
 
-constexpr std::uint64_t buffer_bytes = std::uint64_t{64} << 20;  // of native clients' endpoints
+// Buffers of native clients' endpoints.
+constexpr std::uint64_t buffer_bytes = std::uint64_t{64} << 20;
 
 [[nodiscard]] bool may_lock_anything() noexcept {
   __user_cap_header_struct who{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
@@ -26,7 +27,7 @@ constexpr std::uint64_t buffer_bytes = std::uint64_t{64} << 20;  // of native cl
 }  // namespace
 
 rlim_t files_wanted(std::uint64_t clients, doors open) noexcept {
-  constexpr std::uint64_t most = UINT32_MAX;  // more cannot be open
+  constexpr std::uint64_t most = UINT32_MAX;  // no more can be open
   return std::min(clients, most) * files_each(open) + other_files;
 }
 
@@ -71,7 +72,7 @@ std::string how_to_raise_files(rlim_t wanted) {
 std::string locked_memory_warning(rlim_t locked_bytes, std::uint64_t maxmemory) {
   const std::uint64_t wanted = maxmemory + buffer_bytes;
   if (locked_bytes == RLIM_INFINITY || (maxmemory != 0 && locked_bytes >= wanted)) return {};
-  // Of ulimit's KiB all that is asked for, and no less.
+  // In KiB, as ulimit takes it; rounded up.
   const std::string shell = maxmemory == 0 ? "unlimited" : std::to_string((wanted + 1023) / 1024);
   const std::string unit = maxmemory == 0 ? "infinity" : std::to_string(wanted);
   return "the limit of locked memory is " + size_text(locked_bytes) +

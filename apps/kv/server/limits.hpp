@@ -1,4 +1,5 @@
-// limits: what the system lets a process have, beside what its configuration takes; and how to raise it.
+// limits: the system's limits on a process, besides those of its configuration, and how to raise
+// them.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +14,27 @@ namespace kv {
 // "open files 1024, locked memory 8.0 MiB".
 [[nodiscard]] std::string limits_text(rlim_t open_files, rlim_t locked_bytes);
 
-// Descriptors besides clients': files of the journal, rings, what listens, memory that native clients have together.
+// Descriptors besides those of clients: journal files, rings, listeners, common memory of native
+// clients.
 inline constexpr rlim_t other_files = 96;
-// What so many clients take, at most: of Redis's one each, of native ones four: a socket, a doorbell (shm), and the memory
-// of a buffer of its own for a request and for an answer (native/lending.hpp).
+// Descriptors per client, at most: one for a Redis client, four for a native one: a socket, a
+// doorbell (shm), and the memory of one buffer for requests and one for responses
+// (native/lending.hpp).
 enum class doors : std::uint8_t { redis, redis_and_native };
 [[nodiscard]] rlim_t files_wanted(std::uint64_t clients, doors open) noexcept;
-// How many clients so many descriptors do for; 0: for none.
+// Number of clients that `files` descriptors suffice for; 0: none.
 [[nodiscard]] std::uint64_t clients_possible(rlim_t files, doors open) noexcept;
-// The limit of this process, which has been raised, where that is possible, to `wanted`. Infinite where it is not known.
+// Raises this process's limit of open files to `wanted` if possible, and returns the limit.
+// Infinite if it is unknown.
 [[nodiscard]] rlim_t raise_open_files(rlim_t wanted) noexcept;
 
-// How to have so many, in the words of the shell and of systemd.
+// How to raise the limit to `wanted`, as a shell command and as a systemd setting.
 [[nodiscard]] std::string how_to_raise_files(rlim_t wanted);
-// RDMA devices lock what they read: all of maxmemory (0: no limit), and buffers. Empty: that fits.
+// RDMA devices lock the memory that they read: all of maxmemory (0: no limit), and buffers. Returns
+// an empty string if the limit suffices.
 [[nodiscard]] std::string locked_memory_warning(rlim_t locked_bytes, std::uint64_t maxmemory);
 
-// As the kernel has it for this process: infinite where it may lock what it likes (CAP_IPC_LOCK).
+// The kernel's limit for this process: infinite if it may lock any amount (CAP_IPC_LOCK).
 [[nodiscard]] rlim_t locked_memory_limit() noexcept;
 
 }  // namespace kv

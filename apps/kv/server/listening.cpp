@@ -37,7 +37,7 @@ void set(int socket, int level, int option, int value) noexcept {
   ::setsockopt(socket, level, option, &value, sizeof value);
 }
 
-// Sockets that are accepted have what the one that listens has.
+// Accepted sockets inherit these options from the listening one.
 void set_up_tcp(int socket, int family, const listening_options& o) noexcept {
   set(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -115,7 +115,7 @@ using addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
   return {found, &::freeaddrinfo};
 }
 
-// An errno where it cannot be: 0 where it listens.
+// Returns 0 if it listens, or an errno.
 int listen_at(const addrinfo& a, door kind, const listening_options& o,
               std::vector<listening>& to) {
   unique_fd s(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -132,7 +132,7 @@ int listen_at(const addrinfo& a, door kind, const listening_options& o,
   fail(errc::unreachable, "bind: none of the addresses to listen on is one of this host");
 }
 
-// Without those that this host does not have, and need not.
+// Skips optional addresses that this host does not have.
 [[nodiscard]] std::vector<listening> listen_all(std::span<const std::string> bind,
                                                 std::uint16_t port, door kind,
                                                 const listening_options& options) {
@@ -170,7 +170,7 @@ void check_is_socket(const std::string& path, const struct stat& s) {
   fail(errc::invalid_value, "unixsocket: " + path + " is there, and no socket");
 }
 
-// Whatever stands in the way: a socket that nobody serves goes.
+// Removes a socket file that no server serves.
 void clear_path(const std::string& path, const sockaddr_un& a) {
   struct stat s{};
   if (::lstat(path.c_str(), &s) != 0) return;
@@ -201,7 +201,7 @@ listening listen_unix(const std::string& path, unsigned permission,
   if (::bind(s.get(), reinterpret_cast<const sockaddr*>(&a), sizeof a) != 0) {
     fail(errno, "unixsocket: " + path);
   }
-  // Nobody can connect before it listens: until then its permission is of no matter.
+  // No client can connect before listen(), so the permission may be set until then.
   if ((permission != 0 && ::chmod(path.c_str(), permission) != 0) ||
       ::listen(s.get(), backlog_of(options)) != 0) {
     const int error = errno;
@@ -211,7 +211,7 @@ listening listen_unix(const std::string& path, unsigned permission,
   return {.socket = std::move(s), .address = path, .kind = door::unix_socket};
 }
 
-// At any port.
+// With any port.
 void check_addresses(const std::vector<std::string>& bind) {
   static_cast<void>(listen_tcp(bind, 0, door::tcp, {}));
 }
@@ -241,7 +241,7 @@ void remove_unix_path(const listening& l) noexcept {
 
 std::string peer_of(int socket) {
   const sockaddr_storage a = name_of(socket, &::getpeername);
-  // Who comes by a unix socket has no name: that of the socket stands for it.
+  // A peer over a unix socket has no name; the name of the socket is used.
   return a.ss_family == AF_UNIX ? local_of(socket) : text_of(a);
 }
 

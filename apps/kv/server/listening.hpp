@@ -1,4 +1,4 @@
-// listening: the sockets that clients come to.
+// listening: the listening sockets of the server.
 #pragma once
 
 #include "../command/session.hpp"
@@ -25,21 +25,22 @@ struct listening_options {
   std::uint64_t keepalive_s = 300;  // 0: none
 };
 
-// As Redis has "bind": addresses or names, "*" for all of IPv4, "::*" for all of IPv6; one with '-' before it is left
-// out where this host has no such address. Port 0: any. Throws cordma::error, naming the address: in_use,
-// not_permitted, unreachable (no such host, no such address here), and where none is left.
+// `bind` as in Redis: addresses or names, "*" for all of IPv4, "::*" for all of IPv6. An address
+// with a leading '-' is skipped if this host does not have it. Port 0: any. Throws cordma::error
+// that names the address: in_use, not_permitted, unreachable (no such host, no such address here,
+// or no address left).
 [[nodiscard]] std::vector<listening> listen_tcp(const std::vector<std::string>& bind,
                                                 std::uint16_t port, door kind,
                                                 const listening_options& options);
 
-// A path that a server which has died has left is taken over; one that is served, or is no socket, is an error.
-// `permission` 0: as the umask says. The path is removed by remove_unix_path(), and by nobody else.
+// Takes over a path left by a server that has died. A path that is served, or is no socket, is an
+// error. `permission` 0: by the umask. Only remove_unix_path() removes the path.
 [[nodiscard]] listening listen_unix(const std::string& path, unsigned permission,
                                     const listening_options& options);
 void remove_unix_path(const listening& l) noexcept;
 
-// What `listen()` returns, which throws cordma::error. Where it is in_use it is tried again until `latest`: a server that
-// was killed lets go of its addresses when the kernel is done with it.
+// Returns the result of `listen()`, which throws cordma::error. On in_use it retries until
+// `latest`: the addresses of a killed server become free only when the kernel has ended it.
 template <class Listen>
 [[nodiscard]] auto listen_patiently(std::chrono::steady_clock::time_point latest, Listen listen) {
   constexpr auto often = std::chrono::milliseconds(20);
@@ -54,18 +55,21 @@ template <class Listen>
 }
 inline constexpr auto listen_patience = std::chrono::seconds(2);
 
-// That they could, but for who is there already: no port is taken, nothing removed. Throws cordma::error, as those.
+// Checks that listening would succeed, except for addresses in use. Takes no port and removes
+// nothing. Throws cordma::error, as the functions above.
 void check_addresses(const std::vector<std::string>& bind);
-// The first that there is, without its '-'. Throws cordma::error, as listen_tcp().
+// Returns the first address that this host has, without its '-'. Throws cordma::error, as
+// listen_tcp().
 [[nodiscard]] std::string first_address(const std::vector<std::string>& bind);
 void check_unix_path(const std::string& path);
 
-// Of a connected socket: "127.0.0.1:51234", "[::1]:51234", and of unix sockets "PATH:0", as Redis has it.
+// Addresses of a connected socket: "127.0.0.1:51234", "[::1]:51234"; "PATH:0" for unix sockets, as
+// in Redis.
 [[nodiscard]] std::string peer_of(int socket);
 [[nodiscard]] std::string local_of(int socket);
-// Whether who is at the other end is on this host.
+// True if the peer is on this host.
 [[nodiscard]] bool peer_is_here(int socket) noexcept;
-// Whether others than this host's own reach it.
+// True if other hosts can reach it.
 [[nodiscard]] bool is_reached_from_afar(const listening& l) noexcept;
 
 }  // namespace kv

@@ -40,7 +40,7 @@ std::optional<log_level> parse_log_level(std::string_view text) noexcept {
 
 logbook::logbook(std::string file, log_level least) : file_(std::move(file)), least_(least) {
   if (file_.empty()) return;
-  file_ = std::filesystem::absolute(file_).string();  // wherever the process goes
+  file_ = std::filesystem::absolute(file_).string();  // the working directory may change
   out_ = open_file(file_);
   if (!out_) cordma::throw_error(cordma::failure::from_os(errno, "logfile: " + file_));
 }
@@ -63,10 +63,10 @@ void logbook::write(log_level l, std::string_view text) noexcept try {
   line += '\n';
   const std::lock_guard lock(guard_);
   const int to = out_ ? out_.get() : STDERR_FILENO;
-  // Where a log cannot be written there is nobody left to tell.
+  // A failure to write the log cannot be reported anywhere.
   [[maybe_unused]] const ssize_t written = ::write(to, line.data(), line.size());
 } catch (const std::exception&) {
-  return;  // no memory for a line
+  return;  // out of memory for a line
 }
 
 bool logbook::reopen() noexcept {
@@ -91,7 +91,7 @@ void tell_service_manager(std::string_view state) noexcept {
   const std::size_t n = std::strlen(where);
   if (n >= sizeof a.sun_path) return;
   std::memcpy(a.sun_path, where, n);
-  if (a.sun_path[0] == '@') a.sun_path[0] = '\0';  // an abstract one
+  if (a.sun_path[0] == '@') a.sun_path[0] = '\0';  // an abstract address
   const cordma::unique_fd s(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!s) return;
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n);

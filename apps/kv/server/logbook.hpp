@@ -1,4 +1,4 @@
-// logbook: what the server has to say to those who run it.
+// logbook: the server's log, for its operators.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -13,22 +13,23 @@
 namespace kv {
 
 enum class log_level : std::uint8_t { debug, verbose, notice, warning };
-// "debug", "verbose", "notice", "warning", as Redis calls them.
+// "debug", "verbose", "notice", "warning", the names of Redis.
 [[nodiscard]] std::optional<log_level> parse_log_level(std::string_view text) noexcept;
 
-// A line is one write() and says when, who and how grave. Any thread.
+// Writes each line by one write(), with time, process and level. Any thread.
 class logbook {
  public:
-  // Empty: standard error. Throws cordma::error, naming the file.
+  // Empty: standard error. Throws cordma::error that names the file.
   explicit logbook(std::string file = {}, log_level least = log_level::notice);
 
   void set_least(log_level least) noexcept { least_.store(least, std::memory_order_relaxed); }
   [[nodiscard]] bool keeps(log_level l) const noexcept {
     return l >= least_.load(std::memory_order_relaxed);
   }
-  // Bytes that would be no text are written as \xNN: clients have no say in how lines look.
+  // Bytes that are not printable text are written as \xNN, so that clients cannot forge lines.
   void write(log_level l, std::string_view text) noexcept;
-  // The file anew, where it was moved away. False: it cannot be opened, and the old one stays.
+  // Opens the file again, for after it was moved. Returns false if it cannot be opened; the old one
+  // remains in use.
   bool reopen() noexcept;
 
  private:
@@ -38,7 +39,8 @@ class logbook {
   cordma::unique_fd out_;
 };
 
-// For a service manager that started this by Type=notify: "READY=1", "STOPPING=1", "STATUS=..."; else nothing.
+// Notifies a service manager that started this process with Type=notify: "READY=1", "STOPPING=1",
+// "STATUS=...". Has no effect otherwise.
 [[nodiscard]] bool has_service_manager() noexcept;
 void tell_service_manager(std::string_view state) noexcept;
 

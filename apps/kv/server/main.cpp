@@ -30,16 +30,16 @@ namespace {
 
 constexpr const char* program = "cordma-kv";
 constexpr int bad_usage = 2;
-constexpr int most_readings = 10;  // of a configuration that is being written
+constexpr int most_readings = 10;  // of a configuration that is being rewritten
 
-// After it could not end, a further signal within this time ends it all the same.
+// If it could not end, another signal within this time ends it anyway.
 constexpr auto insistence = std::chrono::seconds(10);
 
-// Signals are taken by the main thread alone, when it asks. Made before any other thread is.
+// Signals are taken by the main thread only, when it waits for one. Made before any other thread.
 class signals {
  public:
   static constexpr int client_wish =
-      SIGUSR2;  // SHUTDOWN: never the second signal that ends it at once
+      SIGUSR2;  // for SHUTDOWN; never counts as the second signal that ends it at once
   signals() {
     sigemptyset(&set_);
     for (const int s : {SIGTERM, SIGINT, SIGHUP, client_wish}) sigaddset(&set_, s);
@@ -52,7 +52,7 @@ class signals {
     if (std::exchange(reload_, false)) return SIGHUP;
     return ::sigwait(&set_, &which) == 0 ? which : SIGTERM;
   }
-  // One that has come meanwhile and means the end. Another is for the next wait().
+  // True if a signal to end has arrived. Other signals are left for the next wait().
   [[nodiscard]] bool end_has_come() noexcept {
     constexpr timespec at_once{};
     for (;;) {
@@ -70,7 +70,7 @@ class signals {
   bool wished_ = false;
 };
 
-// There while it lives. Throws cordma::error where it cannot be written.
+// A pid file that exists as long as this object. Throws cordma::error if it cannot be written.
 class pid_file {
  public:
   explicit pid_file(std::string path) : path_(std::move(path)) {
@@ -94,10 +94,10 @@ class pid_file {
   std::string path_;
 };
 
-// Long values come into memory that grows: without this each of them is given back to the kernel and faulted in again,
-// which takes twice the CPU time of a SET of 1 MB.
+// Long values arrive in memory that grows. Without this, each of them is returned to the kernel and
+// faulted in again, which takes twice the CPU time of a SET of 1 MB.
 void keep_freed_memory() noexcept {
-  constexpr int most_free_bytes = 64 << 20;  // of each worker
+  constexpr int most_free_bytes = 64 << 20;  // per worker
   constexpr int own_mapping_above = 32 << 20;
   ::mallopt(M_TRIM_THRESHOLD, most_free_bytes);
   ::mallopt(M_MMAP_THRESHOLD, own_mapping_above);
@@ -117,7 +117,8 @@ void reload(server& s, const command_line& said, logbook& log) noexcept try {
     return read_options(text, said.config_file, said.options);
   };
   server_options fresh = read_options(said);
-  // It may have been written meanwhile; but nobody keeps this from its end by writing it over and over.
+  // The file may have been rewritten meanwhile. The limit keeps a client that rewrites it
+  // repeatedly from blocking this.
   for (int again = 0; again < most_readings && s.mind_rewritten(written); ++again) {
     fresh = read_options(said);
   }
@@ -130,7 +131,8 @@ void reload(server& s, const command_line& said, logbook& log) noexcept try {
   tell_service_manager("READY=1");
 }
 
-// An end that is under way, and the signals that mean it: the second one ends it at once. A client's wish is none.
+// A shutdown in progress and the signals for it: the second one ends it at once. SHUTDOWN does not
+// count as one.
 class ending {
  public:
   explicit ending(signals& from_outside) noexcept : from_outside_(from_outside) {}
@@ -147,17 +149,19 @@ class ending {
   int came_ = 0;
 };
 
-// Until it is to end, and may, or a second signal came meanwhile.
+// Serves until it is to end and may, or a second signal arrives during that.
 void serve_until_end(server& it, const command_line& said, signals& from_outside, ending& end,
                      logbook& log) {
-  std::optional<std::chrono::steady_clock::time_point> stayed;  // since a signal
+  // Time of the last signal that did not end it.
+  std::optional<std::chrono::steady_clock::time_point> stayed;
   for (;;) {
     const int which = from_outside.wait();
     if (which == SIGHUP) {
       reload(it, said, log);
       continue;
     }
-    if (which == signals::client_wish && !it.is_wished()) continue;  // an end before took it up
+    // Skips a request that an earlier shutdown has handled.
+    if (which == signals::client_wish && !it.is_wished()) continue;
     log.write(log_level::notice,
               "ending: what is under way is finished; a second signal ends it at once");
     tell_service_manager("STATUS=ending");
@@ -192,7 +196,7 @@ int serve(const command_line& said) {
     const bool whole = !end.hurried() && it.close([&] { return end.hurried(); });
     if (end.hurried()) {
       log.write(log_level::warning, "ended at once, by a second signal");
-      ::_exit(EXIT_FAILURE);  // whoever is waited for is not
+      ::_exit(EXIT_FAILURE);  // does not wait for anything in progress
     }
     log.write(whole ? log_level::notice : log_level::warning,
               whole ? "ended" : "ended, not as it should");
@@ -208,8 +212,8 @@ int serve(const command_line& said) {
   }
 }
 
-// All that a start looks at but its ports and what is on the disk. What it has to say goes to standard error, the log
-// stays as it is.
+// Checks all that a start checks, except its ports and the data on the disk. Findings go to
+// standard error; the log is not written.
 int check_config(const command_line& said) {
   const server_options options = read_options(said);
   const settings& s = options.configured.values;
@@ -225,7 +229,7 @@ int check_config(const command_line& said) {
   return support::finish_output(program, EXIT_SUCCESS);
 }
 
-// What it found goes to standard output, what kept it from looking to standard error.
+// Writes findings to standard output, and the reason of a failed check to standard error.
 int check_aof(const std::string& path, check_mode mode) {
   const cordma::result<check_report> got = check_journal(path, mode);
   if (!got) {
@@ -243,7 +247,7 @@ int run(const std::vector<std::string>& arguments) {
   command_line said;
   try {
     said = parse_command_line(arguments);
-    if (!said.config_file.empty()) {  // to be found again from wherever the process goes
+    if (!said.config_file.empty()) {  // the working directory may change
       said.config_file = std::filesystem::absolute(said.config_file).string();
     }
     if (said.what == wish::serve || said.what == wish::check) static_cast<void>(read_options(said));
@@ -268,7 +272,7 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) try {
   support::hold_standard_descriptors();
   kv::keep_freed_memory();
-  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
+  cordma::install_dump_handler(SIGUSR1).value();  // of waiting coroutines, on standard error
   return kv::run(std::vector<std::string>(argv + 1, argv + argc));
 } catch (const std::exception& e) {
   std::fprintf(stderr, "cordma-kv: %s\n", e.what());

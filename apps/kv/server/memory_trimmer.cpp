@@ -27,7 +27,7 @@ void memory_trimmer::ask() noexcept {
 }
 
 void memory_trimmer::run() {
-  constexpr std::size_t kept_bytes = std::size_t{16} << 20;  // for what comes next
+  constexpr std::size_t kept_bytes = std::size_t{16} << 20;  // for later allocations
   std::unique_lock hold(guard_);
   for (;;) {
     asked_.wait(hold, [this] { return wanted_ || ends_; });

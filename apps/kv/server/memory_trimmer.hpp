@@ -1,4 +1,4 @@
-// memory_trimmer: gives memory that was freed back to the system, beside the workers.
+// memory_trimmer: returns freed memory to the system, outside of the workers.
 #pragma once
 
 #include <condition_variable>
@@ -7,7 +7,7 @@
 
 namespace kv {
 
-// Looking through all that malloc() has takes long: a thread of its own does it, and sleeps otherwise.
+// Walking the heap of malloc() takes long, so a separate thread does it and sleeps otherwise.
 class memory_trimmer {
  public:
   memory_trimmer();
@@ -15,7 +15,7 @@ class memory_trimmer {
   memory_trimmer(const memory_trimmer&) = delete;
   memory_trimmer& operator=(const memory_trimmer&) = delete;
 
-  // Any thread. Does not wait; asked again before it has begun, it does it once.
+  // Any thread. Does not wait. Calls before the thread has begun count as one.
   void ask() noexcept;
 
  private:

@@ -86,7 +86,7 @@ class metrics_page final : public conversation {
   std::string response_;
   std::size_t sent_ = 0;
   bool answered_ = false;
-  bool late_ = false;  // or will never be asked
+  bool late_ = false;  // timed out, or the peer closed before a request
   alarm too_late_;
 };
 

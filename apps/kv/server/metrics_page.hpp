@@ -1,4 +1,4 @@
-// Figures for Prometheus: HTTP in front of a text.
+// Metrics for Prometheus: HTTP in front of a text.
 #pragma once
 
 #include "conversation.hpp"
@@ -13,11 +13,11 @@
 
 namespace kv {
 
-// The text of a page, as it is at that moment; on the thread of the worker.
+// Returns the current text of a page; called on the thread of the worker.
 using page_writer = std::function<std::string()>;
 
-// One request of GET or HEAD /metrics, one answer; then it is over, as it is where none comes within `patience`.
-// No more than `most_request_bytes` are kept.
+// Answers one request, GET or HEAD /metrics, then ends. Ends also if none arrives within
+// `patience`. Keeps at most `most_request_bytes`.
 inline constexpr std::size_t most_request_bytes = 8 << 10;
 [[nodiscard]] std::unique_ptr<conversation> make_metrics_page(
     cordma::reactor& loop, const page_writer& page, session::wake_function wake, void* context,
@@ -27,7 +27,7 @@ inline constexpr std::size_t most_request_bytes = 8 << 10;
 class metrics_text {
  public:
   enum class kind : std::uint8_t { counter, gauge };
-  // What follows by value() is this. "cordma_kv_" is put before the name.
+  // Begins a family: later calls of value() belong to it. "cordma_kv_" is prepended to the name.
   metrics_text& family(std::string_view name, kind k, std::string_view help);
   // `labels`: "worker=\"0\"" or nothing.
   metrics_text& value(double v, std::string_view labels = {});

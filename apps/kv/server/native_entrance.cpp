@@ -43,7 +43,7 @@ void native_entrance::stop_listening() noexcept {
 }
 
 void native_entrance::journal_advanced() noexcept {
-  advanced_.set();  // who waits looks again
+  advanced_.set();  // waiting tasks check again
   advanced_.reset();
 }
 
@@ -55,7 +55,7 @@ task<void> native_entrance::accept_all() {
   }
 }
 
-// To whose turn it is; where the transport hands nobody over, all stay here.
+// Leads clients to the workers in turn. If the transport cannot hand a client over, it stays here.
 void native_entrance::lead(cordma::ConnectionRequest request) {
   if (!has_place_()) {
     static_cast<void>(request.reject(std::as_bytes(std::span(native::no_place))));
@@ -75,7 +75,7 @@ void native_entrance::lead(cordma::ConnectionRequest request) {
   visitors_.spawn(serve(std::move(request), std::make_shared<const seat>(clients_)));
 }
 
-// One that fails, or breaks off, is no concern of the others.
+// A client that fails or disconnects does not affect the others.
 task<void> native_entrance::serve(cordma::ConnectionRequest request,
                                   std::shared_ptr<const seat> taken) {
   try {
@@ -83,7 +83,8 @@ task<void> native_entrance::serve(cordma::ConnectionRequest request,
   } catch (const cordma::error&) {}
 }
 
-// Where it is in trouble nobody knows for how long: what would change anything is refused then.
+// A journal in trouble may stay so for an unknown time, so changes are refused then rather than
+// delayed.
 bool native_entrance::is_full() const noexcept {
   return journal_ != nullptr && journal_->backlogged() && !journal_->refuses();
 }

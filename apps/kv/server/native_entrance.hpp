@@ -1,4 +1,4 @@
-// native_entrance: how clients of the native protocol come to a worker.
+// native_entrance: how clients of the native protocol reach a worker.
 #pragma once
 
 #include "../keyspace/journal_gate.hpp"
@@ -22,7 +22,7 @@
 
 namespace kv {
 
-// Bound to the thread of its loop, on which it is made and destroyed. What it is given outlives it.
+// Bound to the thread of its loop, on which it is made and destroyed. Its arguments outlive it.
 class native_entrance {
  public:
   struct surroundings {
@@ -31,9 +31,11 @@ class native_entrance {
     keyspace& keys;
     journal_gate* journal = nullptr;
     std::function<unix_ms()> now;
-    std::function<bool()> is_still;  // what has expired is not erased now; empty: it is
-    std::function<std::string(std::string_view section)> information;  // as INFO has it
-    // Of this worker, native ones among them; and whether one more of all may come.
+    // True: expired keys are not erased now. Empty: they are erased.
+    std::function<bool()> is_still;
+    std::function<std::string(std::string_view section)> information;  // text of INFO
+    // Number of this worker's clients, native ones included; and whether one more client may
+    // connect, of all workers' total.
     std::atomic<std::uint32_t>& clients;
     std::function<bool()> has_place;
   };
@@ -42,9 +44,9 @@ class native_entrance {
   native_entrance(const native_entrance&) = delete;
   native_entrance& operator=(const native_entrance&) = delete;
 
-  // "host:port". Throws cordma::error, as Worker::listen() fails. Who comes waits for admit().
+  // "host:port". Throws cordma::error, as Worker::listen() fails. Connections wait for admit().
   void listen(const std::string& address);
-  // Clients are served here, and by those that share() was told of, in turns. REQUIRES listen(), and once.
+  // Serves clients here and, in turn, by those passed to share(). REQUIRES listen(); called once.
   void admit();
   void share(std::span<native_entrance* const> with);
   [[nodiscard]] std::string bound() const;
@@ -53,7 +55,7 @@ class native_entrance {
       const noexcept {
     return listener_->missing();
   }
-  // Nobody is let in any more.
+  // Accepts no more clients.
   void stop_listening() noexcept;
   // durable(), waits(), backlogged() or refuses() of the journal has changed.
   void journal_advanced() noexcept;

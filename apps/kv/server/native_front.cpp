@@ -12,7 +12,7 @@ native_front::native_front(const surroundings& around)
       workers_(around.workers),
       entrances_(around.workers.size()) {}
 
-// Where it fails, the destructor ends what there is already, as that is made.
+// Delegates, so that the destructor ends the entrances made so far if this fails.
 native_front::native_front(const surroundings& around, const std::string& host, std::uint64_t port,
                            const native::door_options& how)
     : native_front(around) {
@@ -65,7 +65,7 @@ native_front::mark native_front::take_mark() {
   return m;
 }
 
-// What was there before is as safe as it ever will be.
+// Versions that exist by now count as safe: waiting would not make them safer.
 void native_front::begin_marking() {
   if (marking_.exchange(true)) return;
   mark_ = take_mark();
@@ -76,8 +76,9 @@ void native_front::policy_changed() noexcept {
   if (journal_ != nullptr && journal_->waits()) begin_marking();
 }
 
-// Where nothing is acknowledged before it is on the disk, nobody may see it before that by reading for himself. What is
-// on the disk is known by commits, not by versions: so it is noted how far both are, and said once the disk is.
+// If nothing is acknowledged before it is on the disk, one-sided readers must not see it earlier
+// either. The journal reports commits rather than versions: so both positions are recorded, and the
+// versions are published once that commit is on the disk.
 void native_front::mark_safe() noexcept {
   if (journal_ == nullptr || (!journal_->waits() && !marking_)) return;
   const keyspace::hold everything(keys_, keys_.all());
@@ -130,7 +131,7 @@ std::string native_token(const std::string& file) {
     cordma::throw_error(cordma::failure::from_os(error, "native-token-file: " + file));
   }
   std::getline(in, token);
-  if (token.empty()) {  // it would let anybody in
+  if (token.empty()) {  // an empty token would admit any client
     cordma::throw_error(
         cordma::failure(cordma::errc::invalid_value,
                         "native-token-file: " + file + " has no token in its first line"));

@@ -1,4 +1,5 @@
-// native_front: the native protocol's side of a server: where its clients come to, and who serves them.
+// native_front: the native protocol's part of a server: its address, and the workers that serve its
+// clients.
 #pragma once
 
 #include "../keyspace/keyspace.hpp"
@@ -20,9 +21,9 @@
 namespace kv {
 
 struct native_settings {
-  std::uint64_t port = 0;  // 0: nobody can come
+  std::uint64_t port = 0;  // 0: not offered
   std::string
-      token_file;  // the token in its first line; empty: the default user's password, if any
+      token_file;  // path, token in its first line; empty: the default user's password, if any
   bool one_sided = true;
 };
 
@@ -37,10 +38,11 @@ class native_front {
     std::function<unix_ms(unsigned worker)> now;         // on that worker's thread
     std::function<bool(unsigned worker)> is_still = {};  // likewise; empty: never
     std::function<std::string(unsigned worker, std::string_view section)> information;  // likewise
-    // Whether one more client may come; where not, that is counted. On the first worker's thread.
+    // Returns true if one more client may connect, else counts the refusal. On the first worker's
+    // thread.
     std::function<bool()> has_place;
   };
-  // `host`: where to listen, empty: everywhere. Who comes waits for admit(). Throws cordma::error.
+  // `host`: address to listen on; empty: all. Connections wait for admit(). Throws cordma::error.
   native_front(const surroundings& around, const std::string& host, std::uint64_t port,
                const native::door_options& how);
   ~native_front();
@@ -48,17 +50,18 @@ class native_front {
   native_front& operator=(const native_front&) = delete;
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
-  // The transports that nobody can come by, with the reason.
+  // Transports that clients cannot connect over, with the reason.
   [[nodiscard]] const std::vector<std::pair<cordma::transport::kind, cordma::failure>>& missing()
       const noexcept {
     return missing_;
   }
-  // Clients are let in from then on. Once.
+  // Admits clients from now on. Called once.
   void admit();
   void stop_listening();
-  // On that worker's thread, which holds nothing.
+  // On that worker's thread, which holds no shard.
   void journal_advanced(unsigned worker) noexcept;
-  // The journal keeps clients waiting now, or does not any more. On any thread, which holds all shards.
+  // The journal makes clients wait from now on, or no longer. On any thread, which holds all
+  // shards.
   void policy_changed() noexcept;
   struct figures {
     std::uint64_t open = 0;
@@ -72,7 +75,7 @@ class native_front {
   [[nodiscard]] figures counted() const noexcept;
 
  private:
-  // Of the journal, and the versions that shards had given by then.
+  // A position in the journal, and the last versions that the shards had assigned by then.
   struct mark {
     std::uint64_t appended = 0;
     std::vector<std::uint64_t> versions;
@@ -85,16 +88,17 @@ class native_front {
 
   keyspace& keys_;
   journal_gate* journal_;
-  // Of who holds all shards.
+  // Accessed while holding all shards.
   mark mark_;
-  std::atomic<bool> marking_ = false;  // read by the first worker's thread without
+  std::atomic<bool> marking_ = false;  // the first worker's thread reads it without
   std::span<const std::unique_ptr<worker>> workers_;
-  std::vector<std::unique_ptr<native_entrance>> entrances_;  // each of its worker's thread
+  std::vector<std::unique_ptr<native_entrance>> entrances_;  // each belongs to its worker's thread
   std::string address_;
   std::vector<std::pair<cordma::transport::kind, cordma::failure>> missing_;
 };
 
-// What clients have to show, by the file. Throws cordma::error: it cannot be read, or has nothing in its first line.
+// Returns the token that clients present, read from the file. Throws cordma::error if it cannot be
+// read or its first line is empty.
 [[nodiscard]] std::string native_token(const std::string& file);
 
 }  // namespace kv

@@ -57,7 +57,7 @@ void check_doors(const server_options& o) {
   if (!o.native.token_file.empty()) static_cast<void>(native_token(o.native.token_file));
 }
 
-// The journal's folder, or where it is to be made.
+// Checks the journal's folder, or the folder to make it in.
 void check_journal_folder(const settings& s) {
   std::error_code error;
   const fs::file_status there = fs::status(s.appenddirname, error);

@@ -1,5 +1,6 @@
-// preflight: what keeps a server from starting, besides its ports and what is on the disk, and is found before either is
-// touched; `--check-config` looks for it too, also while a server runs with that configuration.
+// preflight: checks that find reasons a server cannot start, besides its ports and the data on the
+// disk, before either is touched. `--check-config` runs them too, even while a server runs with
+// that configuration.
 #pragma once
 
 #include "configuration.hpp"
@@ -8,15 +9,16 @@
 
 namespace kv {
 
-// That somebody can come, that addresses are this host's, and that files and folders are there, or can be made. Changes
-// nothing. REQUIRES that the process is in dir. Throws cordma::error: the setting, and what is wrong with it.
+// Checks that clients can connect, that addresses belong to this host, and that files and folders
+// exist or can be made. Changes nothing. REQUIRES that dir is the working directory. Throws
+// cordma::error with the setting and its fault.
 void check_surroundings(const server_options& o);
-// That such a file can be written to, or made; an empty path is none. Throws cordma::error.
+// Checks that the file can be written or made; an empty path passes. Throws cordma::error.
 void check_writable(const std::string& setting, const std::string& path);
-// Where native clients come to: the first of `bind` that this host has, as one is all that a listener takes; an IPv6 one in
-// brackets. Empty: everywhere. Throws cordma::error.
+// Returns the address for native clients: the first of `bind` that this host has, since a listener
+// takes only one. An IPv6 address is in brackets. Empty: all addresses. Throws cordma::error.
 [[nodiscard]] std::string native_host(const settings& s);
-// 0: as the umask says. Throws cordma::error.
+// 0: by the umask. Throws cordma::error.
 [[nodiscard]] unsigned unix_permission(const settings& s);
 
 }  // namespace kv

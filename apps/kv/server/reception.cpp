@@ -25,7 +25,7 @@ void reception::open(listening where, const hall& to) {
         auto& e = *static_cast<entrance*>(context);
         try {
           e.of.arrived(e, std::move(socket));
-        } catch (const std::exception&) {  // no memory: the socket is closed
+        } catch (const std::exception&) {  // out of memory: the socket is closed
           ++e.of.counters_.failures;
         }
       },
@@ -40,7 +40,7 @@ void reception::close() noexcept {
   workers_.front()->door().stop_listening();
   for (const std::unique_ptr<entrance>& e : entrances_) {
     remove_unix_path(e->where);
-    e->where.kind = door::tcp;  // gone
+    e->where.kind = door::tcp;  // no path to remove any more
     e->where.socket.reset();
   }
 }
@@ -79,7 +79,7 @@ void reception::failed(const entrance& at, int error) noexcept try {
   }
   log_.write(log_level::warning, what);
 } catch (const std::exception&) {
-  return;  // no memory for a line
+  return;  // out of memory for a line
 }
 
 worker& reception::least_busy() noexcept {

@@ -1,4 +1,4 @@
-// reception: who comes is let in, or told why not, and led to a worker.
+// reception: admits or refuses new connections, and assigns them to workers.
 #pragma once
 
 #include "listening.hpp"
@@ -17,24 +17,25 @@ namespace kv {
 
 struct reception_counters {
   std::atomic<std::uint64_t> accepted = 0;
-  std::atomic<std::uint64_t> refused = 0;   // maxclients
-  std::atomic<std::uint64_t> failures = 0;  // accept() said why not
+  std::atomic<std::uint64_t> refused = 0;   // for maxclients
+  std::atomic<std::uint64_t> failures = 0;  // of accept()
 };
 
-// Listens by way of the first worker's door, whose thread it is bound to but for the constructor and counters().
+// Listens through the first worker's door. Bound to the thread of that worker, except the
+// constructor and counters().
 class reception {
  public:
-  // One kind of who comes. `maker` is asked once for each worker.
+  // One kind of clients. `maker` is called once for each worker.
   struct hall {
     std::function<conversation_maker(worker&)> maker;
-    // How many there are and may be; where there are more, `refusal` is all that one hears.
+    // Current number of clients and the limit. Above the limit a client receives only `refusal`.
     std::function<std::uint32_t()> inside;
     std::function<std::uint32_t()> most;
     std::string refusal;
-    std::function<void()> refused;  // one more; may be empty
+    std::function<void()> refused;  // called for each refusal; may be empty
     bool first_worker_only = false;
   };
-  // All outlive it.
+  // All arguments outlive it.
   reception(std::span<const std::unique_ptr<worker>> workers, logbook& log)
       : workers_(workers), log_(log) {}
   ~reception();
@@ -42,7 +43,8 @@ class reception {
   reception& operator=(const reception&) = delete;
 
   void open(listening where, const hall& to);
-  // Nobody is let in any more, and the paths of unix sockets go. Before the first worker ends.
+  // Admits no more clients and removes the paths of unix sockets. Called before the first worker
+  // ends.
   void close() noexcept;
   [[nodiscard]] const reception_counters& counters() const noexcept { return counters_; }
 

@@ -1,4 +1,4 @@
-// A RESP client as a front door sees it.
+// Adapts the session of a RESP client to a front door.
 #pragma once
 
 #include "conversation.hpp"

@@ -11,10 +11,12 @@
 namespace kv {
 namespace {
 
-constexpr std::size_t most_fed = socket_ring::buffer_bytes;        // at a time, of what was kept
-constexpr std::size_t least_room = 4 * socket_ring::buffer_bytes;  // otherwise a buffer does
+constexpr std::size_t most_fed = socket_ring::buffer_bytes;  // bytes of `kept`, per call
+// Smaller rooms are served through a buffer.
+constexpr std::size_t least_room = 4 * socket_ring::buffer_bytes;
 constexpr unsigned kind_bits = 8;
-// One client may have all buffers before it is stopped, and once more while it is not found.
+// A client may fill all buffers before it is stopped, and once more if the cancel missed its
+// receive.
 static_assert(most_kept_bytes >= 2 * socket_ring::buffers * socket_ring::buffer_bytes);
 
 }  // namespace
@@ -34,7 +36,7 @@ ring_door::ring_door(cordma::reactor& loop, const door_settings& settings,
   loop_.set_sleeper(this);
 }
 
-// The ring goes first: then the kernel uses nothing of what the clients have.
+// The ring is closed first, so that the kernel no longer uses memory of the clients.
 ring_door::~ring_door() {
   stop_listening();
   loop_.set_sleeper(nullptr);
@@ -49,7 +51,7 @@ std::uint64_t ring_door::mark(operation o, std::uint32_t index) noexcept {
   return std::uint64_t{index} << kind_bits | static_cast<std::uint64_t>(o);
 }
 
-// The pass.
+// One pass of the reactor.
 
 std::size_t ring_door::poll() noexcept {
   if (ring_->worth_asking()) {
@@ -85,7 +87,7 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
     case operation::nothing: return;
     default: break;
   }
-  ring_client& c = *slots_[index];  // it stays until its last operation has ended
+  ring_client& c = *slots_[index];  // kept until its last operation has completed
   switch (what) {
     case operation::receive: received(c, outcome); break;
     case operation::fill: filled(c, outcome.res); break;
@@ -97,14 +99,14 @@ void ring_door::completed(const io_uring_cqe& outcome) noexcept {
     case operation::end: may_have_ended(c, outcome.res); break;
     default:
       --c.operations;
-      // It was about to go on, and was not found: once more.
+      // The receive was completing and the cancel missed it: cancel again.
       if (c.in == receiving::canceled) c.in = receiving::yes;
       break;
   }
   note(c);
 }
 
-// Clients come.
+// Accepting.
 
 void ring_door::listen(int socket, arrival here, complaint cannot, void* context) {
   listeners_.push_back({.socket = socket, .here = here, .cannot = cannot, .context = context});
@@ -137,7 +139,7 @@ void ring_door::accepted(std::uint32_t index, const io_uring_cqe& outcome) noexc
   listener& l = listeners_[index];
   l.accepting = (outcome.flags & IORING_CQE_F_MORE) != 0;
   cordma::unique_fd socket(outcome.res);
-  if (l.here == nullptr) return;  // it came too late, and is closed
+  if (l.here == nullptr) return;  // accepted too late: closed
   const bool passing =
       outcome.res == -ECONNABORTED || outcome.res == -EINTR || outcome.res == -EAGAIN;
   if (socket) {
@@ -160,7 +162,7 @@ void ring_door::accept_again() noexcept {
   }
 }
 
-// Bytes come.
+// Receiving.
 
 void ring_door::receive_from(ring_client& c) noexcept {
   io_uring_sqe& e = ring_->entry();
@@ -194,7 +196,8 @@ void ring_door::received(ring_client& c, const io_uring_cqe& outcome) noexcept {
   if (outcome.res < 0 && !passing) close(c);
 }
 
-// The room stays where it is: nothing is said to the conversation's input until it is filled, and closing ends that.
+// The room stays valid: the conversation gets no other input until it is filled, and closing ends
+// the receive.
 void ring_door::fill(ring_client& c, std::span<char> room) noexcept {
   io_uring_sqe& e = ring_->entry();
   ::io_uring_prep_recv(&e, c.socket.get(), room.data(), room.size(), 0);
@@ -220,7 +223,7 @@ void ring_door::feed(ring_client& c, std::span<const char> bytes) noexcept try {
   came(c, bytes.size());
   if (c.closing) return;
   if (c.kept.empty() && c.talk->wants_input()) return c.talk->received(bytes);
-  // What comes before the kernel has heard that it is to stop.
+  // Bytes that arrived before the kernel processed the cancel.
   if (c.kept.size() + bytes.size() > most_kept_bytes) return close(c);
   c.kept.append(bytes.data(), bytes.size());
 } catch (const std::exception&) {
@@ -242,7 +245,7 @@ bool ring_door::feed_kept(ring_client& c) {
   return false;
 }
 
-// Bytes go.
+// Sending.
 
 void ring_door::send(ring_client& c) noexcept {
   const std::span<const char> bytes = c.talk->pending();
@@ -274,8 +277,9 @@ void ring_door::watch_for_room(ring_client& c) noexcept {
   ++c.operations;
 }
 
-// Of what it is not asked for, the kernel tells errors, and the end of one direction or of both. Once that of one is told,
-// it would be told again at once. It stays when the client is received from again, which then says more.
+// Even an empty event mask reports errors and the end of one or both directions. After one
+// direction has ended the poll would complete at once each time, so it is not repeated. The poll
+// remains while the client is received from again; receiving then reports more.
 void ring_door::watch_for_end(ring_client& c) noexcept {
   if (c.watched || c.half_way || c.said_all || !reading_) return;
   io_uring_sqe& e = ring_->entry();
@@ -292,7 +296,7 @@ void ring_door::may_have_ended(ring_client& c, int outcome) noexcept {
   if (!both) {
     c.half_way = true;
   } else if (c.in == receiving::no) {
-    close(c);  // nobody is there to be told anything
+    close(c);  // no peer is left to notify
   }
 }
 
@@ -320,7 +324,7 @@ void ring_door::cancel(ring_client& c, operation o) noexcept {
   ++c.operations;
 }
 
-// What the kernel waits for on its behalf ends thereby.
+// Shuts the socket down, which completes its operations in the kernel.
 void ring_door::shut(ring_client& c) noexcept {
   if (c.operations != 0) ::shutdown(c.socket.get(), SHUT_RDWR);
 }

@@ -1,4 +1,4 @@
-// ring_door: a front door by io_uring: one system call for all that a turn of the loop sends and receives.
+// ring_door: a front door on io_uring: one system call for all sends and receives of a pass.
 #pragma once
 
 #include "common_door.hpp"
@@ -16,19 +16,19 @@ struct ring_client : door_client {
   ring_client(front_door& d, std::uint32_t i, cordma::unique_fd s) noexcept
       : door_client(d, i), socket(std::move(s)) {}
   cordma::unique_fd socket;
-  std::string kept;  // came and is not wanted yet
+  std::string kept;  // received, and not accepted by the conversation yet
   receiving in = receiving::no;
-  bool watched = false;  // for its end
-  bool half_way =
-      false;  // it may have closed one direction only, and that is all that can be known of its end
-  bool much = false;  // what came last was as much as a buffer takes
+  bool watched = false;   // for its end
+  bool half_way = false;  // it may have closed one direction; its end cannot be observed further
+  bool much = false;      // the last receive filled a buffer
 };
 
-// A socket is received from by one operation that stays (multishot), into whatever buffer comes next: a client that is
-// silent has none. One that sends much at a time is asked for each buffer, and a long value comes to where it belongs:
-// the operation that stays would take all there is, which is more than caches hold. What is to be sent is handed over at
-// the end of a pass, for all at once, and never waits in the kernel: where a client does not read, the socket is watched
-// for room. One that is not received from is watched for its end: a reset, or a unix socket that is closed.
+// Each socket has one multishot receive into whichever provided buffer is next, so an idle client
+// holds none. A client that sends much at a time is received from one buffer at a time, and a long
+// value directly into its destination: a multishot receive would fill all buffers, which exceeds
+// the caches. Pending bytes of all clients are submitted together at the end of a pass. Sends never
+// wait in the kernel: if a client does not read, its socket is polled for space. A socket that is
+// not being received from is polled for its end: a reset, or a closed unix socket.
 class ring_door final : public common_door<ring_client>,
                         private cordma::poller,
                         private cordma::sleeper {
@@ -60,7 +60,7 @@ class ring_door final : public common_door<ring_client>,
     complaint cannot;
     void* context;
     bool accepting = false;
-    bool failed = false;  // to be tried again later
+    bool failed = false;  // to be retried later
   };
 
   std::size_t poll() noexcept override;
@@ -91,7 +91,7 @@ class ring_door final : public common_door<ring_client>,
   void watch_for_room(ring_client& c) noexcept;
   void watch_for_end(ring_client& c) noexcept;
   void may_have_ended(ring_client& c, int outcome) noexcept;
-  // What a completion is known by.
+  // The user_data of an operation.
   [[nodiscard]] static std::uint64_t mark(operation o, std::uint32_t index) noexcept;
 
   std::unique_ptr<socket_ring> ring_;

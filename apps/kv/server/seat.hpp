@@ -1,4 +1,4 @@
-// seat: what is counted of clients.
+// seat: counts one client for as long as it exists.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace kv {
 
-// A place for one; taken as long as it lives. Those of one count may end on any thread.
+// Takes one place of a count for its lifetime. Seats of one count may be destroyed on any thread.
 class seat {
  public:
   explicit seat(std::atomic<std::uint32_t>& count) noexcept : count_(count) { ++count_; }

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint32_t most_metrics_clients = 16;
 constexpr auto tick_every = std::chrono::milliseconds(100);
-constexpr auto tick_soon = std::chrono::milliseconds(2);  // where there is more to expire
+constexpr auto tick_soon = std::chrono::milliseconds(2);  // if more keys are to expire
 constexpr auto look_every = std::chrono::milliseconds(10);
 
 [[noreturn]] void fail(const std::string& what) {
@@ -38,7 +38,7 @@ constexpr auto look_every = std::chrono::milliseconds(10);
   return {.backlog = s.tcp_backlog, .keepalive_s = s.tcp_keepalive};
 }
 
-// False: it is not, and impatient() said not to wait any longer.
+// Returns false if the work is not ready and impatient() returned true.
 [[nodiscard]] bool is_done(std::future<void> work, const std::function<bool()>& impatient) {
   while (work.wait_for(look_every) != std::future_status::ready) {
     if (impatient()) return false;
@@ -60,7 +60,7 @@ std::shared_ptr<const tls_acceptor> server::tls_of(const settings& s) {
   return std::make_shared<const tls_acceptor>(o);
 }
 
-// The service's own regular work on one worker.
+// The service's periodic work on one worker.
 struct server::ticking final : cordma::timer {
   ticking(server& s, worker& w) noexcept
       : timer([](timer& t) noexcept { static_cast<ticking&>(t).tick(); }), of(s), on(w) {}
@@ -150,12 +150,12 @@ server::~server() {
   for (const entrance& e : entrances_) remove_unix_path(e.where);
   leave();
   durability_.reset();
-  // Clients end with their worker, and the service has to be there then.
+  // Clients end with their worker, and use the service until then.
   workers_.clear();
 }
 
-// The journal belongs to the first worker: clients of the others, who may still be about to ask it something, end
-// first; and those of the first find nobody to ask.
+// The journal belongs to the first worker. Clients of the other workers, which may still use it,
+// end first; clients of the first then find no journal.
 void server::leave() {
   leaving_ = true;
   for (const std::unique_ptr<worker>& w : workers_) w->call([] {});
@@ -189,7 +189,7 @@ void server::fill_hooks() {
     const std::string taken = saves ? durability_->claim() : std::string();
     if (!taken.empty()) return {false, taken};
     {
-      // One that was not looked at yet and keeps nothing stays: with it all clients have their end.
+      // A pending request with NOSAVE is not replaced: it ends the server for all clients.
       const std::lock_guard hold(ending_guard_);
       if (!ending_ || ending_->save != shutdown_request::snapshot::no) ending_ = how;
     }
@@ -206,7 +206,8 @@ void server::fill_hooks() {
   };
 }
 
-// Any worker's thread. Clients can cause it: the same again is not said within a minute.
+// Any worker's thread. Clients can cause warnings, so the same line is not repeated within a
+// minute.
 void server::warn(std::string_view line) {
   constexpr auto often = std::chrono::minutes(1);
   const auto now = std::chrono::steady_clock::now();
@@ -219,20 +220,20 @@ void server::warn(std::string_view line) {
   log_.write(log_level::warning, line);
 }
 
-// What is no business of the service.
+// Applies the settings that do not concern the service.
 void server::apply(const settings& s) {
   door_settings_.idle_seconds =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(s.timeout, UINT32_MAX));
   log_.set_least(parse_log_level(s.loglevel).value_or(log_level::notice));
 }
 
-// The ports first, and nothing changes by itself (ticks) before nothing can go wrong any more: one that cannot start
-// leaves what is on the disk as it is.
+// Takes the ports first, and starts the periodic changes (ticks) only once nothing can fail: a
+// server that cannot start leaves the files as they are.
 void server::open(const std::function<bool()>& unwanted) {
   listen();
   durability_->load(unwanted);
-  // Clients that could read the memory of the server before this one, and do not know yet that it is gone, stop
-  // believing it; only then is anything changed.
+  // Clients may have read the memory of the previous server and not have noticed its end. Their
+  // leases expire before anything is changed.
   if (context_) std::this_thread::sleep_for(native::lease + native::lease / 4);
   for (const std::unique_ptr<worker>& w : workers_) {
     ticks_.push_back(std::make_unique<ticking>(*this, *w));
@@ -367,7 +368,8 @@ void server::journal_advanced(unsigned worker) noexcept {
 
 void server::close_native() {
   native_seen_ = nullptr;
-  // It goes worker by worker: until all have turned once, one may still be reading the figures of all (INFO).
+  // Entrances end worker by worker. After one pass of each worker, none still reads the figures of
+  // all (INFO).
   for (const std::unique_ptr<worker>& w : workers_) w->call([] {});
   native_.reset();
 }
@@ -377,7 +379,7 @@ native::door_options server::native_door() {
   native::door_options how{.one_sided = options_.native.one_sided,
                            .patience = [this] { return patience(); }};
   if (options_.native.token_file
-          .empty()) {  // the default user's password, as it is when somebody comes
+          .empty()) {  // the default user's password at the time a client connects
     how.admits = [this](std::string_view token) {
       const std::shared_ptr<const user> who = service_->accounts().find("default");
       return who != nullptr && who->enabled && who->unlimited() &&
@@ -471,11 +473,12 @@ bool server::may_end(bool insisted, const std::function<bool()>& impatient) {
           ". See to that, or end it without: a second signal soon, SHUTDOWN NOSAVE or FORCE");
   durability_->allow_background();
   {
-    // Where another client asked meanwhile it is what comes next, and tells both.
+    // If another client has sent SHUTDOWN meanwhile, that request is next and its result answers
+    // both.
     const std::lock_guard hold(ending_guard_);
     if (!ending_) ++service_->failed_endings;
   }
-  durability_->hold_changes(false);  // who asked for the end hears of it as well
+  durability_->hold_changes(false);  // clients that sent SHUTDOWN receive the result too
   return false;
 }
 
@@ -492,15 +495,16 @@ bool server::is_wished() {
 std::string server::keep(shutdown_request::snapshot wanted, durability::patience with_the_disk,
                          const std::function<bool()>& impatient) try {
   constexpr const char* hurried = "a signal ended it at once";
-  // All that is to be kept may be on its way to a journal that was turned on just now.
+  // The data to keep may be on its way to a journal that was just turned on.
   if (!is_done(durability_->until_on(), impatient)) return hurried;
   durability_->hold_changes(true);
-  // Until all have turned once, one may still be changing something.
+  // Until each worker has made a pass, one may still be changing data.
   for (const std::unique_ptr<worker>& w : workers_) w->call([] {});
   const std::shared_ptr<const settings> s = service_->snapshot();
   const bool noted = durability_->info().appendonly;
   if (wanted == shutdown_request::snapshot::yes || (!s->save.empty() && !noted)) {
-    // One that goes on already has not all of it, and with it, or a rewrite, none is made.
+    // A snapshot in progress lacks the latest changes, and none can start beside it or beside a
+    // rewrite.
     if (!is_done(durability_->end_background(), impatient)) return hurried;
     durability_->save();
   } else if (s->appendonly && !noted) {

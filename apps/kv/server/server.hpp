@@ -1,4 +1,4 @@
-// server: all that one process of cordma-kv is, from its options to its end.
+// server: one process of cordma-kv, from its options to its end.
 #pragma once
 
 #include "../command/service.hpp"
@@ -24,39 +24,45 @@
 
 namespace kv {
 
-// Made, used and destroyed by one thread, which serves nobody itself.
+// Made, used and destroyed by one thread, which serves no clients itself.
 class server {
  public:
-  // Nothing is served yet, no port taken and nothing on the disk touched; but all else that keeps it from starting is
-  // found. Throws cordma::error: what is wrong, and where that is to be changed.
-  // `wish_to_end()` is called when a client asks for it (SHUTDOWN), on any thread.
+  // Serves nothing yet, takes no port and touches no file, but finds all other reasons that keep it
+  // from starting. Throws cordma::error with the reason and where to change it. `wish_to_end()` is
+  // called on any thread when a client sends SHUTDOWN.
   server(server_options options, logbook& log, std::function<void()> wish_to_end);
   ~server();
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
-  // Loads what is on the disk, and lets clients in; who comes meanwhile waits. Throws cordma::error: where a port is
-  // another's, or what is on the disk, then nothing there was touched; canceled: `unwanted` said so while it was loading.
+  // Loads the files on the disk and admits clients; earlier connections wait. Throws cordma::error
+  // if a port or the files on the disk are in use; those files are then untouched. Errors:
+  // canceled, if `unwanted` returned true during loading.
   void open(const std::function<bool()>& unwanted = [] { return false; });
-  // Where it listens, for people and for tests: "tcp 127.0.0.1:6379", "unix /run/kv.sock".
+  // Its addresses, for the log and for tests: "tcp 127.0.0.1:6379", "unix /run/kv.sock".
   [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
 
-  // Before close(): what is to be kept is on the disk, and nothing changes any more. False: it could not be kept, the
-  // log says why, and it serves on; unless `insisted`, or SHUTDOWN said so. `impatient()` is asked now and then: true
-  // ends it at once.
+  // Called before close(): saves the data to keep, after which nothing changes any more. Returns
+  // false if that failed; then the log has the reason and the server continues. With `insisted` or
+  // SHUTDOWN FORCE it returns true even then. `impatient()` is called now and then: true ends the
+  // server at once.
   [[nodiscard]] bool may_end(bool insisted, const std::function<bool()>& impatient);
-  // A client asked for the end (SHUTDOWN), and may_end() did not take that up yet.
+  // True if a client has sent SHUTDOWN that may_end() has not handled yet.
   [[nodiscard]] bool is_wished();
-  // Nobody is let in or read any more, and everybody has what is pending, or shutdown-timeout has passed.
-  // False: not all could be kept or sent, and the log says what.
+  // Admits and reads no clients any more, and waits until all have their pending bytes or
+  // shutdown-timeout has passed. Returns false if not all could be kept, in which case the log has
+  // the reason, or if `impatient()` returned true first.
   [[nodiscard]] bool close(const std::function<bool()>& impatient);
 
-  // What CONFIG REWRITE has written since the last time is what was read then: what somebody else changes in it is a change,
-  // back as well, and what CONFIG SET says afterwards stays. True: it had, and what was read before this call may be older.
+  // Takes a text that CONFIG REWRITE wrote since the last call as the configuration last read.
+  // Later edits of the file count as changes, even back to an old value, and later values of CONFIG
+  // SET remain. Returns true if there was a text; options read before this call may then be
+  // outdated.
   using reader = std::function<server_options(const std::string& text)>;
   bool mind_rewritten(const reader& read);
-  // What its configuration says now: what can change while it runs is taken over, users included, and the log says what
-  // did and what takes a restart. Throws cordma::error: then nothing has changed.
+  // Applies a configuration that was read again: settings that can change at run time, and users.
+  // The log lists the changes and the settings that need a restart. Throws cordma::error; then
+  // nothing has changed.
   void reload(const server_options& read);
 
  private:
@@ -66,14 +72,14 @@ class server {
     reception::hall to;
   };
   struct guests {
-    std::atomic<std::uint32_t> inside = 0;  // who read metrics
+    std::atomic<std::uint32_t> inside = 0;  // clients of the metrics page
   };
 
-  // Null: there is none.
+  // Returns null if TLS is off.
   [[nodiscard]] static std::shared_ptr<const tls_acceptor> tls_of(const settings& s);
   void make_workers();
   [[nodiscard]] native::door_options native_door();
-  // Nobody is let in before let_in().
+  // Admits no client before let_in().
   void listen();
   [[nodiscard]] std::unique_ptr<native_front> listen_natively();
   void let_in();
@@ -88,10 +94,11 @@ class server {
   [[nodiscard]] reception::hall metrics_hall();
   [[nodiscard]] std::uint32_t clients() const noexcept;
   [[nodiscard]] std::uint32_t most_clients() const;
-  // How long a native client may take to say hello.
+  // Time that a native client has to send its hello.
   [[nodiscard]] cordma::duration patience() const;
-  // Of a configuration that was read again, whose users are known to be right: empty, or why nothing has changed. On
-  // the first worker's thread, which alone may hold what is not locked.
+  // Applies a configuration that was read again and has valid users. Returns an empty string, or
+  // the reason that nothing has changed. On the first worker's thread, since only that may hold
+  // shards that are not locked.
   [[nodiscard]] std::string take_over(std::span<const parameter* const> altered,
                                       const parsed_settings& fresh,
                                       const std::unique_ptr<users>& listed);
@@ -99,17 +106,18 @@ class server {
   void apply(const settings& s);
   void warn(std::string_view line);
   [[nodiscard]] doors open_doors() const noexcept;
-  // As many files as that many clients take, or fewer clients.
+  // Raises the limit of open files to that of maxclients, or lowers maxclients.
   void fit_open_files(settings& s) const;
-  // Where there are to be more clients than there were: why that cannot be, or empty.
+  // If maxclients grows: returns the reason that the limit of open files does not permit it, or an
+  // empty string.
   [[nodiscard]] std::string fit_more_clients(const settings& before, const settings& after) const;
   void report() const;
   void report_limits() const;
-  // Empty, or why not all that is to be kept is on the disk.
+  // Returns an empty string, or the reason that not all data to keep is on the disk.
   [[nodiscard]] std::string keep(shutdown_request::snapshot wanted,
                                  durability::patience with_the_disk,
                                  const std::function<bool()>& impatient);
-  // What clients asked for. Nothing: they did not.
+  // Returns the pending SHUTDOWN; empty: none.
   [[nodiscard]] std::optional<shutdown_request> take_wish();
   [[nodiscard]] bool dismiss_all(const std::function<bool()>& impatient);
   [[nodiscard]] std::string figures() const;
@@ -118,29 +126,29 @@ class server {
   logbook& log_;
   std::function<void()> wish_to_end_;
   door_settings door_settings_;
-  std::optional<cordma::Context> context_;  // where native clients can come
+  std::optional<cordma::Context> context_;  // if native clients are served
   std::unique_ptr<keyspace> keys_;
   std::unique_ptr<service> service_;
   std::mutex tls_guard_;
   std::shared_ptr<const tls_acceptor> tls_;
   guests guests_;
   std::vector<std::unique_ptr<worker>> workers_;
-  std::vector<std::unique_ptr<ticking>> ticks_;  // each of its worker's thread
+  std::vector<std::unique_ptr<ticking>> ticks_;  // each belongs to its worker's thread
   memory_trimmer trimmer_;
   std::unique_ptr<durability> durability_;
   std::unique_ptr<reception> reception_;
-  native::door_options native_door_;  // where native clients can come
+  native::door_options native_door_;  // if native clients are served
   std::unique_ptr<native_front> native_;
-  std::atomic<native_front*> native_seen_ = nullptr;  // by workers
-  std::vector<entrance> entrances_;                   // until they are the reception's
+  std::atomic<native_front*> native_seen_ = nullptr;  // read by workers
+  std::vector<entrance> entrances_;                   // until the reception has them
   std::vector<std::string> addresses_;
   bool reached_from_afar_ = false;
   std::mutex warned_guard_;
   std::string warned_;
   std::chrono::steady_clock::time_point warned_at_{};
   std::mutex ending_guard_;
-  std::optional<shutdown_request> ending_;  // what clients asked for, and nobody looked at yet
-  std::atomic<bool> leaving_ = false;       // workers tell each other nothing any more
+  std::optional<shutdown_request> ending_;  // pending SHUTDOWN
+  std::atomic<bool> leaving_ = false;       // workers post nothing to each other any more
 };
 
 }  // namespace kv

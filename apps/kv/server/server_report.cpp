@@ -1,4 +1,4 @@
-// What a server says of itself, and what it does where its configuration has changed.
+// The reports of a server about itself, and its reload of a changed configuration.
 #include "server.hpp"
 
 #include <algorithm>
@@ -117,7 +117,7 @@ using rules_by_name = std::map<std::string, std::string>;
   return found;
 }
 
-// Lines for the log.
+// Returns lines for the log.
 [[nodiscard]] std::vector<std::string> differences(const rules_by_name& before,
                                                    const rules_by_name& after) {
   std::vector<std::string> lines;
@@ -135,7 +135,7 @@ using rules_by_name = std::map<std::string, std::string>;
   return lines;
 }
 
-// Settings that are none of the service's, and none that can change.
+// Returns settings that the service does not have and that cannot change at run time.
 [[nodiscard]] std::vector<std::string> that_take_a_restart(const server_options& before,
                                                            const server_options& after) {
   std::vector<std::string> names;
@@ -175,13 +175,13 @@ bool server::mind_rewritten(const reader& read) {
     fit_open_files(written.configured.values);
     options_.configured = std::move(written.configured);
   } catch (const cordma::error&) {
-    // With lines that somebody had put there: they will be found again.
+    // The file has invalid lines that were added by hand; the next read finds them again.
   }
   return true;
 }
 
-// All that can go wrong is tried before anything is taken over. What takes long is done before that: clients wait for the
-// first worker, and what CONFIG SET said meanwhile stays.
+// Tries all that can fail before applying anything. Long work is done earlier still, because
+// clients wait for the first worker. Values of CONFIG SET from that time remain.
 void server::reload(const server_options& read) {
   server_options fresh = read;
   fit_open_files(fresh.configured.values);
@@ -189,12 +189,13 @@ void server::reload(const server_options& read) {
   std::vector<const parameter*> altered;
   std::vector<std::string> changed;
   std::vector<std::string> restart = that_take_a_restart(options_, fresh);
-  // Who may come in stays where users go to an aclfile that is not read before: nobody is without a password meanwhile.
+  // Users stay as they are if aclfile changed, since the new file is not read before a restart:
+  // otherwise clients could connect without a password until then.
   const bool users_move = fresh.configured.values.aclfile != last.aclfile;
   if (users_move) fresh.configured.users = options_.configured.users;
   for (const parameter& p : all_parameters()) {
     const std::string value = p.get(fresh.configured.values);
-    if (value == p.get(last)) continue;  // CONFIG SET may have changed it since: that stays
+    if (value == p.get(last)) continue;  // it may differ by CONFIG SET, which remains
     if (p.settable == parameter::when::start || (users_move && p.name == "requirepass")) {
       restart.emplace_back(p.name);
       continue;

@@ -7,7 +7,7 @@ namespace kv {
 namespace {
 
 constexpr auto names = std::to_array<std::string_view>({
-    // How Redis keeps values, and makes room.
+    // Memory layout and eviction of Redis.
     "activedefrag",
     "active-defrag-cycle-max",
     "active-defrag-cycle-min",
@@ -80,7 +80,7 @@ constexpr auto names = std::to_array<std::string_view>({
     "syslog-enabled",
     "syslog-facility",
     "syslog-ident",
-    // Replicas, a cluster, subscribers, scripts and modules, of which there are none.
+    // Replicas, cluster, publish/subscribe, scripts and modules, which do not exist here.
     "acl-pubsub-default",
     "busy-reply-threshold",
     "cluster-allow-pubsubshard-when-down",

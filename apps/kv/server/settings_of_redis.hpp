@@ -1,12 +1,13 @@
-// Settings that Redis has, and that mean nothing here.
+// Settings of Redis that have no effect here.
 #pragma once
 
 #include <string_view>
 
 namespace kv {
 
-// In lower case. A file may have such lines, so that Redis's own file can be used. What would lose data or open doors if
-// it were passed over (replicaof, rename-command, tls-protocols) is not among them.
+// True for a name, in lower case, that a file may contain without effect, so that Redis's own file
+// can be used. Settings that, if ignored, would lose data or security (replicaof, rename-command,
+// tls-protocols) are not among them.
 [[nodiscard]] bool is_without_meaning(std::string_view name) noexcept;
 
 }  // namespace kv

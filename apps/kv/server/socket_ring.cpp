@@ -10,12 +10,12 @@
 namespace kv {
 namespace {
 
-// A pass may find so many, beside which an overflow costs a system call.
+// Completions of one pass; an overflow costs a system call.
 constexpr unsigned completions = 4 * socket_ring::entries;
 constexpr std::size_t shared_bytes = socket_ring::buffers * sizeof(io_uring_buf);
-// What it is too short of something for is offered again so often.
+// Attempts to submit entries for which the kernel lacks memory.
 constexpr int most_attempts = 16;
-constexpr std::uint8_t no_operation = 255;  // which the kernel answers by EINVAL
+constexpr std::uint8_t no_operation = 255;  // completes with EINVAL
 
 [[nodiscard]] std::string reason(int error) {
   switch (error) {
@@ -41,7 +41,7 @@ cordma::result<std::unique_ptr<socket_ring>> socket_ring::make() {
   int failed = made->ring_.open(entries, support::io_ring::work::when_asked, completions);
   if (failed == 0) failed = made->set_up_buffers();
   if (failed != 0) return cordma::failure(cordma::errc::not_supported, reason(failed));
-  // Saves looking it up in each call; does without where it cannot.
+  // Saves the lookup of the descriptor in each call; optional.
   ::io_uring_register_ring_fd(&made->ring_.kernel());
   return made;
 }
@@ -89,7 +89,7 @@ void socket_ring::enter(unsigned wait_for) noexcept {
   take_back();
 }
 
-// The memory that entries point to may change as soon as this has returned: none may stay for later.
+// The memory of entries may change once this returns, so none may be left for a later submission.
 void socket_ring::take_back() noexcept {
   const io_uring_sq& offered = ring_.kernel().sq;
   for (unsigned at = IO_URING_READ_ONCE(*offered.khead); at != offered.sqe_tail; ++at) {

@@ -1,4 +1,4 @@
-// socket_ring: an io_uring for sockets, and the buffers that the kernel receives into.
+// socket_ring: an io_uring for sockets, with the buffers that the kernel receives into.
 #pragma once
 
 #include "../../support/io_ring.hpp"
@@ -13,38 +13,39 @@
 
 namespace kv {
 
-// Bound to the thread that makes it. The ring works when_asked (io_ring): a sleep has to be in wait().
+// Bound to the thread that makes it. The ring runs in mode when_asked (io_ring): a sleep must be in
+// wait().
 class socket_ring {
  public:
   static constexpr unsigned entries = 1024;
   static constexpr unsigned buffers = 256;
   static constexpr std::size_t buffer_bytes = 16 << 10;
 
-  // Errors: not_supported, with what the kernel says.
+  // Errors: not_supported, with the kernel's reason.
   [[nodiscard]] static cordma::result<std::unique_ptr<socket_ring>> make();
   ~socket_ring();
   socket_ring(const socket_ring&) = delete;
   socket_ring& operator=(const socket_ring&) = delete;
 
-  // For the next operation; asks the kernel to take what is there where there is no room.
+  // Returns the entry for the next operation; submits the earlier ones if the ring is full.
   [[nodiscard]] io_uring_sqe& entry() noexcept;
-  // There is something to hand over, or to be had by asking.
+  // True if entries are to be submitted or completions can be fetched.
   [[nodiscard]] bool worth_asking() const noexcept { return ring_.worth_asking(); }
   [[nodiscard]] bool has_completions() const noexcept { return ring_.has_completions(); }
 
-  // Hands over what there is, and has the kernel do what it can do now. After that no entry is left: what it would not
-  // take, being short of memory, comes back as a completion of its user_data with -EINVAL.
+  // Submits all entries and lets the kernel do what it can do now. No entry remains: one that the
+  // kernel did not take for lack of memory completes with -EINVAL for its user_data.
   void ask() noexcept { enter(0); }
-  // ... and sleeps until something has been done.
+  // ... and sleeps until an operation has completed.
   void wait() noexcept { enter(1); }
 
-  // As io_ring has it.
+  // As in io_ring.
   template <class Function>
   std::size_t reap(Function&& each) noexcept {
     return ring_.reap(std::forward<Function>(each));
   }
 
-  // Of a completion that has one. It is the kernel's again after give_back().
+  // The buffer of a completion that has one. It is valid until give_back().
   [[nodiscard]] std::span<const char> buffer(const io_uring_cqe& of) const noexcept {
     return {memory_ + number(of) * stride, static_cast<std::size_t>(of.res)};
   }
@@ -52,8 +53,8 @@ class socket_ring {
   static constexpr int buffer_group = 0;
 
  private:
-  // Apart from each other by other than a power of two: else all their first lines compete for the same places in
-  // the cache.
+  // The distance of buffers is no power of two: otherwise their first lines would share the same
+  // sets of the cache.
   static constexpr std::size_t stride = buffer_bytes + 5 * 64;
 
   socket_ring() noexcept = default;
@@ -65,7 +66,7 @@ class socket_ring {
   }
 
   support::io_ring ring_;
-  io_uring_buf_ring* shared_ = nullptr;  // which buffers the kernel may use
+  io_uring_buf_ring* shared_ = nullptr;  // the buffers that the kernel may use
   char* memory_ = nullptr;
 };
 

@@ -14,8 +14,8 @@ namespace {
 
 using support::tls_channel;
 
-constexpr std::size_t most_ahead = 64 << 10;   // encrypted, and not sent
-constexpr std::size_t most_at_rest = 4 << 10;  // of what came, of a client that is silent
+constexpr std::size_t most_ahead = 64 << 10;   // encrypted bytes not sent yet
+constexpr std::size_t most_at_rest = 4 << 10;  // input buffer kept for an idle client
 
 class tls_conversation final : public conversation {
  public:
@@ -56,13 +56,13 @@ class tls_conversation final : public conversation {
 
   std::unique_ptr<conversation> inner_;
   tls_channel tls_;
-  std::string in_;  // encrypted
+  std::string in_;  // encrypted input
   std::size_t taken_ = 0;
   session::wake_function wake_;
   void* context_;
   state state_ = state::greeting;
-  bool last_came_ = false;  // encrypted bytes
-  bool heard_all_ = false;  // and so has inner_
+  bool last_came_ = false;  // end of encrypted input
+  bool heard_all_ = false;  // end of input, which inner_ has been notified of
   bool said_goodbye_ = false;
   bool busy_ = false;
 };
@@ -73,7 +73,7 @@ void tls_conversation::received(std::span<const char> bytes) {
   go_on();
 }
 
-// Not from within itself: one that is woken by what it is told has its turn in the same loop.
+// Does not recurse: a nested call returns, and the loop of the outer call does its work.
 void tls_conversation::go_on() {
   if (std::exchange(busy_, true)) return;
   struct leave {
@@ -102,7 +102,7 @@ void tls_conversation::greet() {
   if (s->over) state_ = state::open;
 }
 
-// Whether there was something.
+// Returns true if it read something.
 bool tls_conversation::read_some() {
   std::array<std::byte, tls_channel::record_bytes> clear;
   const cordma::result<tls_channel::step> s = tls_.open(unread(), clear);
@@ -144,9 +144,9 @@ void tls_conversation::sent(std::size_t bytes) noexcept {
 }
 
 session::ending tls_conversation::ended() const noexcept {
-  if (state_ == state::over) return session::ending::when_sent;  // what it was told, or why not
+  if (state_ == state::over) return session::ending::when_sent;  // sends the alert, if any
   const session::ending e = inner_->ended();
-  // When the inner one has said all, the rest of it is in pending().
+  // When the inner conversation has ended, its last bytes are in pending().
   return e == session::ending::when_sent && !said_goodbye_ ? session::ending::no : e;
 }
 
@@ -161,7 +161,7 @@ void tls_conversation::woken(void* context) noexcept {
   self.wake_(self.context_);
 }
 
-// The inner one hears of it when it has all that came.
+// The inner conversation is notified after it has received all input.
 void tls_conversation::no_more_input() {
   last_came_ = true;
   if (state_ == state::greeting) fail();

@@ -1,4 +1,4 @@
-// TLS for a conversation: it speaks in the clear, what its socket carries is encrypted.
+// TLS for a conversation, which sees clear text while its socket carries encrypted bytes.
 #pragma once
 
 #include "../../support/tls_context.hpp"
@@ -15,12 +15,13 @@ struct tls_options {
   support::tls_client_papers papers;
 };
 
-// What all connections have in common: TLS 1.2 and above. Immutable; any thread.
+// Common state of all connections: TLS 1.2 and above. Immutable; any thread.
 class tls_acceptor {
  public:
-  // Throws cordma::error (invalid_value), naming the file and what is wrong with it.
+  // Throws cordma::error (invalid_value) that names the file and its fault.
   explicit tls_acceptor(const tls_options& options);
-  // `inner` hears its own wake-ups by way of what is returned, so it is made there: as its maker says.
+  // Returns a TLS conversation around one that `inner` makes. The inner one is made here because
+  // its wake-ups go through the returned one.
   [[nodiscard]] std::unique_ptr<conversation> open(session_origin origin,
                                                    const conversation_maker& inner,
                                                    session::wake_function wake,

@@ -1,4 +1,4 @@
-// worker: a thread with its loop and its front door.
+// worker: a thread with its reactor and its front door.
 #pragma once
 
 #include "front_door.hpp"
@@ -19,7 +19,8 @@ namespace kv {
 enum class io_choice : std::uint8_t { automatic, uring, asio };
 [[nodiscard]] std::optional<io_choice> parse_io_choice(std::string_view text) noexcept;
 
-// As chosen; where `automatic` has to do without io_uring a line says why. Throws cordma::error.
+// Opens the chosen door; if `automatic` cannot use io_uring, it logs the reason. Throws
+// cordma::error.
 [[nodiscard]] std::unique_ptr<front_door> open_front_door(io_choice choice, cordma::reactor& loop,
                                                           const door_settings& settings,
                                                           logbook& log);
@@ -30,10 +31,10 @@ struct worker_options {
   io_choice io = io_choice::automatic;
 };
 
-// All but clients(), post() and the two that end it belongs to its own thread.
+// Bound to its own thread, except clients(), post() and the two functions that end it.
 class worker {
  public:
-  // Returns when its loop runs. Throws what its thread met with before that.
+  // Returns once its loop runs. Throws the exception of its thread if that failed before.
   worker(const worker_options& options, const door_settings& settings, logbook& log);
   ~worker();
   worker(const worker&) = delete;
@@ -42,17 +43,17 @@ class worker {
   [[nodiscard]] unsigned index() const noexcept { return options_.index; }
   [[nodiscard]] cordma::reactor& loop() noexcept { return *loop_; }
   [[nodiscard]] front_door& door() noexcept { return *door_; }
-  // How many clients it has; any thread.
+  // Number of its clients; any thread.
   [[nodiscard]] std::atomic<std::uint32_t>& clients() noexcept { return clients_; }
 
-  // Any thread: `work()` there, later.
+  // Runs `work()` on its thread, later. Any thread.
   template <class Work>
   void post(Work work) {
     loop_->post(std::move(work));
   }
-  // Any thread: `work()` there, and returns after that. Not from its own.
+  // Runs `work()` on its thread and returns after that. Any thread except its own.
   void call(const std::function<void()>& work);
-  // Any thread but its own. What the door still had is closed.
+  // Any thread except its own. Closes the sockets that the door still has.
   void stop() noexcept;
 
  private:
