@@ -221,9 +221,9 @@ class [[nodiscard]] message_send_operation final
 // (it was for one endpoint only, which has ended; or the endpoint ended during the read), shutdown
 // (the Messages or their Worker are destroyed), not_supported (into device memory, if no RDMA
 // device can deliver the message, which stays queued for the next receive), invalid_value, no_lock,
-// and as an Endpoint's read() if a rendezvous message is read, whose failure ends the connection.
-// On cancellation: fails with canceled at once while it waits; a receive that has its message ends
-// with that.
+// and, for a rendezvous message that is read, the errors of Endpoint::read(), which end the
+// connection. On cancellation: fails with canceled at once while it waits; a receive that has its
+// message ends with that.
 class [[nodiscard]] tag_recv_operation final
     : public operation<tag_recv_operation, TagReceived, detail::message_receive> {
  public:

@@ -164,12 +164,12 @@ class request_answer : public operation_base {
 // also after an error. Errors:
 //   truncated         the response is longer than `room`; the peer was notified
 //   not_found         the peer serves no such method
-//   rejected          its handler failed, or sent no response; or see redirected_to()
+//   rejected          its handler failed, sent no response, or sent a redirect: see redirected_to()
 //   timed_out         the timeout passed, or was below zero
 //   connection_reset  the connection ended after the request was sent: it may have been served
 //   flushed           the connection ended before the request was sent
-//   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout); or
-//                     request or `room` in device memory
+//   not_supported     plain messages; or the peer serves no requests at all (after hello_timeout);
+//                     or request or `room` in device memory
 //   invalid_value     slices of another Context, `room` without local_write, above most_bytes
 //   again             try_call() only: it would have had to wait
 //   not_connected, shutdown, no_memory, no_lock   as everywhere
@@ -211,10 +211,10 @@ class [[nodiscard]] notify_operation final
 // then, or will soon. Errors: truncated (the caller's buffer is shorter; the caller was notified,
 // and the request is answered), canceled, timed_out or connection_reset (the caller no longer
 // waits), bad_state (answered before, or it expects no response), invalid_value (memory of another
-// Context), not_supported (device memory), no_lock, and as an Endpoint's write() if a long response
-// is written, whose failure ends the connection. Cannot be canceled: it waits for the caller's
-// program only if the caller reads a long response. Destroyed in flight, it keeps the memory's
-// region until it is done.
+// Context), not_supported (device memory), no_lock, and, for a long response that is written, the
+// errors of Endpoint::write(), which end the connection. Cannot be canceled: it waits for the
+// caller's program only if the caller reads a long response. Destroyed in flight, it keeps the
+// memory's region until it is done.
 class [[nodiscard]] respond_operation final
     : public operation<respond_operation, void, detail::request_answer> {
  public:

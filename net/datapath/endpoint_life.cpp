@@ -4,8 +4,8 @@
 
 namespace cordma::detail {
 
-// Operations that wait for the end continue to wait. A resumed operation may wait again, which
-// for_each() does not visit.
+// Operations that wait for the end continue to wait. Resolved operations resume later, from the
+// ready list.
 void endpoint_life::resume_waiters(endpoint_state s) noexcept {
   waiters_.for_each([s](state_operation& w) {
     if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;
