@@ -60,12 +60,12 @@ struct session_counters {
 // Bound to the thread of its Worker, which outlives it, as do Messages and Requests. It connects on
 // a call, to the first of its addresses that accepts, starting with the one last in use. It has one
 // connection at a time, and calls that wait for it share its failure. A peer that accepts and
-// serves no requests counts as a failure. Each request carries the description of its memory, so a
-// new connection has no access from an older one. An address that the peer redirects to is used
-// until it fails. Each call ends with the result of Requests::call(), or with the error of
-// connecting. Calls are sent again if they had not been sent when their connection ended, if they
-// were redirected, or if they are idempotent. On cancellation: as of the call in progress. REQUIRES
-// that no call is in progress when it is destroyed.
+// serves no requests counts as a failure. Each request carries the description of its memory; a new
+// connection knows no memory of an older one. An address that the peer redirects to is used until
+// it fails. Each call ends with the result of Requests::call(), or with the error of connecting.
+// Calls are sent again if they had not been sent when their connection ended, if they were
+// redirected, or if they are idempotent. On cancellation: as of the call in progress. REQUIRES that
+// no call is in progress when it is destroyed.
 class RequestSession {
  public:
   // Throws cordma::error: invalid_value (no address; options of zero).

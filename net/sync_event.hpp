@@ -69,7 +69,7 @@ struct sync_condition {
 
 // How a thread waits between two reads of the counter.
 enum class sync_wait : std::uint8_t {
-  spin,     // reads again: lowest latency, one core busy
+  spin,     // reads again: sees changes at once, one core busy
   yield,    // first yields to other threads that wait for this core
   suspend,  // sleeps for 50 us
 };
@@ -223,9 +223,10 @@ class SyncEvent {
   reactor* home_ = nullptr;  // null in blocking mode
   MemoryRegion region_;
   std::uint64_t* counter_ = nullptr;
-  std::optional<transport::kind> apart_;  // peers publish over it; not atomic with the CPU
-  list<detail::sync_base> rising_;        // greater, with the complete mask: sorted by value
-  list<detail::sync_base> others_;        // in FIFO order
+  std::optional<transport::kind>
+      apart_;                       // peers publish over it; not atomic with the CPU
+  list<detail::sync_base> rising_;  // greater, with the complete mask: sorted by value
+  list<detail::sync_base> others_;  // in FIFO order
   list<listening> listeners_;
 };
 
