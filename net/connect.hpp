@@ -22,8 +22,7 @@ class pending_request;
 
 struct connect_options {
   endpoint_options endpoint;
-  std::span<const std::byte>
-      private_data;  // copied at construction; <= max_connect_data bytes
+  std::span<const std::byte> private_data;  // copied at construction; <= max_connect_data bytes
   // The connection carries tagged and active messages. The peer has to set this as well.
   Messages* messages = nullptr;
   // Use only this transport. Empty: the Context's first transport that reaches the peer.

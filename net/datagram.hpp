@@ -28,7 +28,7 @@ struct Datagram {
 };
 
 // T: void (send_to, send_imm_to) or Datagram (recv_from). The caller owns the buffer again when the
-// operation is done. On cancellation: a request that still waits for a credit is withdrawn
+// operation is done. On cancellation: a request that still waits for a queue entry is withdrawn
 // (canceled); a posted one resumes when its completion arrives. If it is destroyed while posted,
 // the request is abandoned: its region is kept until the completion, and received data is dropped.
 template <class T>

@@ -127,8 +127,7 @@ class message_send : public operation_base {
   std::uint32_t entry_;  // nowhere while it is not posted
   std::uint32_t offer_;  // nowhere while it is not announced
   protocol::frame_kind eager_;
-  bool straight_ =
-      true;  // at most one slice; no header, no offer, no error
+  bool straight_ = true;  // at most one slice; no header, no offer, no error
   bool announced_ = false;
   bool own_ = false;
   bool left_ = false;
@@ -187,7 +186,7 @@ class message_receive : public operation_base {
   message_core* core_;
   // For an active message; otherwise the matcher finds the message.
   message_segment* wanted_ = nullptr;
-  fetch* fetch_ = nullptr;             // while it reads
+  fetch* fetch_ = nullptr;  // while it reads
   Slice into_;
   protocol::tag_place place_;
   union {  // valid once it is done

@@ -23,7 +23,7 @@ static_assert(most_segments <=
 
 // Result of a receive.
 struct Received {
-  std::size_t bytes = 0;  // of the message; for recv_write_imm: of the write
+  std::size_t bytes = 0;  // of the message; for recv_write_imm: of the write, to other memory
   std::uint32_t imm = 0;  // host order; 0 if has_imm is false
   bool has_imm = false;
   transport::opcode op = transport::opcode::recv;  // recv or recv_write_imm
@@ -176,7 +176,7 @@ class datagram_base : public post_base {
 
 // T: void (send, write, read, flush), Received, Message, std::uint64_t (the old value of an
 // atomic). The caller owns the buffers again when the operation is done. On cancellation:
-//  * A request that still waits for a credit is withdrawn (canceled).
+//  * A request that still waits for a queue entry is withdrawn (canceled).
 //  * A posted one with a buffer leased from a pool is abandoned, and the awaiter resumes at once
 //    (canceled). Its message goes to the endpoint's next receive into a pool, started already or
 //    later.

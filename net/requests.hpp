@@ -68,9 +68,9 @@ struct Response {
 
 // Counters since the Requests were created, for both directions.
 struct request_counters {
-  std::uint64_t requests_along = 0;     // arrived with their bytes
-  std::uint64_t requests_read = 0;      // arrived as an offer
-  std::uint64_t responses_along = 0;    // to calls of this side, arrived with their bytes
+  std::uint64_t requests_along = 0;   // arrived with their bytes
+  std::uint64_t requests_read = 0;    // arrived as an offer
+  std::uint64_t responses_along = 0;  // to calls of this side, arrived with their bytes
   // To calls of this side, announced and read into the response buffer.
   std::uint64_t responses_read = 0;
   std::uint64_t responses_written = 0;  // to calls of this side, written by the peer

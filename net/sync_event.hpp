@@ -223,10 +223,9 @@ class SyncEvent {
   reactor* home_ = nullptr;  // null in blocking mode
   MemoryRegion region_;
   std::uint64_t* counter_ = nullptr;
-  std::optional<transport::kind>
-      apart_;                       // peers publish over it; not atomic with the CPU
-  list<detail::sync_base> rising_;  // greater, with the complete mask: sorted by value
-  list<detail::sync_base> others_;  // in FIFO order
+  std::optional<transport::kind> apart_;  // peers publish over it; not atomic with the CPU
+  list<detail::sync_base> rising_;        // greater, with the complete mask: sorted by value
+  list<detail::sync_base> others_;        // in FIFO order
   list<listening> listeners_;
 };
 

@@ -31,9 +31,9 @@ struct slot {
   slot* next = nullptr;               // in the free list, or in a list of its endpoint
   std::uint8_t pinned = 0;
   bool is_recv = false;
-  // An orphan: the rest of a receive into a pool that was canceled while posted. It is always the
-  // last posted one, since later receives move up. Its message is not lost: the endpoint's next
-  // receive into a pool takes over the slot, whether or not the message has arrived yet.
+  // An orphan: the rest of a receive into a pool that was canceled while posted. It is the last
+  // posted receive into a pool, since later ones move up. Its message is not lost: the endpoint's
+  // next receive into a pool takes over the slot, whether or not the message has arrived yet.
   bool orphan = false;
   bool arrived = false;
   coarse_time since = 0;  // in use: the time of the post

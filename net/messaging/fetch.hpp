@@ -29,8 +29,7 @@ struct fetch_piece {
   std::uint64_t end = 0;
   std::uint32_t reads = 0;  // in flight
   std::uint8_t rail = 0;
-  bool again =
-      false;  // a read failed, and its rail: re-read all bytes that are missing
+  bool again = false;  // a read failed, and its rail: re-read all bytes that are missing
 };
 
 // A message that the peer has announced and that matches a receive.
