@@ -33,7 +33,7 @@ std::size_t asio_host::ask() noexcept {
   ++polls_;
   passes_left_ = options_.passes;
   last_ask_ = home_.now();
-  if (io_.stopped()) io_.restart();  // the program called stop(), not this sleeper
+  if (io_.stopped()) io_.restart();  // a stop() of the program must not stop the host
   return io_.poll();
 }
 

@@ -40,7 +40,7 @@ class inbox {
     // sides sees the other.
     return sleeping_.load(std::memory_order_seq_cst);
   }
-  // Any thread, and signal handlers: the reactor does not sleep before it has ended a wait.
+  // Any thread, and signal handlers: ends the current or the next wait of the reactor.
   void ask_to_wake() noexcept { wake_asked_.store(true, std::memory_order_seq_cst); }
   [[nodiscard]] bool asked_to_wake() const noexcept {
     return wake_asked_.load(std::memory_order_relaxed);

@@ -276,7 +276,7 @@ class reactor {
 
   std::size_t pass() noexcept;
   std::size_t poll_all() noexcept;
-  // Both return the number of events.
+  // Returns the number of events, as fire_timers() and run_ready_to_the_end() do.
   std::size_t run_inbox() noexcept;
   [[nodiscard]] bool is_clock_due() noexcept {
     if (turns_to_clock_ == 0) return true;

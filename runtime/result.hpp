@@ -20,7 +20,7 @@ namespace cordma {
 
 // A value; immutable once built, freely copied between threads. Building one never throws: it does
 // not allocate from codes alone, and it omits the message if there is no memory for it, so that
-// code which reports an exhausted memory survives. Copying does not allocate.
+// code which reports exhausted memory does not fail itself. Copying does not allocate.
 class failure {
  public:
   failure(errc code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor)

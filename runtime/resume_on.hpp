@@ -108,7 +108,7 @@ class remote_cancel final : private cancel_hook, private inbox_item {
 
   reactor& there_;
   cancel_source source_;
-  bool sent_ = false;  // owned by this side
+  bool sent_ = false;  // used only on this side
 };
 
 }  // namespace detail

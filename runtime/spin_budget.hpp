@@ -13,10 +13,10 @@ namespace cordma {
 // One exception: two sides that answer each other can keep each other asleep if the latency of a
 // wake-up is above its cost. Each then sees gaps that are the other's wake-up, and too long to spin
 // for. Hence trials: a few waits that spin until the other has woken up. If the other slept only
-// because this side did, both spin from then on. If the gaps of a side have become shorter at once,
-// it assumes that the other is in a trial, and starts one as well. Trials have a budget: every
-// sleep, and every wait that was short enough to spin for, adds a fraction of its cost, and a trial
-// may spend the sum.
+// because this side did, both spin from then on. A side whose gaps
+// suddenly become shorter assumes that the other is in a trial, and starts one as well. Trials have
+// a budget: every sleep, and every wait that was short enough to spin for, adds a fraction of its
+// cost, and a trial may spend the sum.
 class spin_budget {
  public:
   // `wake_cost`: CPU time of one sleep and wake-up, on both sides. `wake_latency`: the least time
@@ -70,7 +70,7 @@ class spin_budget {
       spend(gap);
     }
   }
-  // The wait ended with a timer of this side itself, which says nothing about the other side.
+  // The wait ended with a timer of this side itself, and gives no information about the other side.
   void own_timer_fired(duration waited) noexcept {
     if (trial_ > 0) spend(std::min(waited, budget_));
   }

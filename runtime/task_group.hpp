@@ -26,7 +26,7 @@ class group_member : public task_root {
   std::size_t index = 0;
 };
 
-// The event that cancels the remaining tasks; they are still waited for.
+// The outcome of a task that cancels the remaining ones; the group still waits for them.
 enum class group_rule : std::uint8_t {
   first_error_cancels,
   first_end_cancels,

@@ -24,7 +24,7 @@ class active_set {
   [[nodiscard]] bool are_drained() const noexcept;
 
  private:
-  static constexpr unsigned most_misses = 64;  // limit for removal, except for the last connection
+  static constexpr unsigned most_misses = 64;  // then it leaves, unless it is the only one
   struct candidate {
     connection* who = nullptr;
     unsigned misses = 0;
