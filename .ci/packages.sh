@@ -25,7 +25,7 @@ install_packages() {
   fi
   echo "installing: ${missing[*]}" >&2
   log=$(mktemp) || return 1
-  # An unreachable source matters only if a package then cannot be had.
+  # An unreachable source matters only if a package is then unavailable.
   "${as_root[@]}" apt-get update -q > "$log" 2>&1 || true
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -q -y --no-install-recommends "${missing[@]}" >> "$log" 2>&1 || code=$?

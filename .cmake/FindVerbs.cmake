@@ -1,5 +1,5 @@
-# Finds libibverbs and librdmacm and defines cordma::verbs. Installed beside cordmaConfig.cmake, which
-# uses it too.
+# Finds libibverbs and librdmacm and defines cordma::verbs. Installed beside cordmaConfig.cmake,
+# which also uses it.
 find_path(VERBS_INCLUDE_DIR infiniband/verbs.h)
 find_path(RDMACM_INCLUDE_DIR rdma/rdma_cma.h)
 find_library(VERBS_LIBRARY ibverbs)

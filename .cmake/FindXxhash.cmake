@@ -1,4 +1,4 @@
-# Finds xxHash and defines cordma::xxhash: headers alone, which are compiled in.
+# Finds xxHash and defines cordma::xxhash: headers only, which are compiled in.
 find_path(XXHASH_INCLUDE_DIR xxhash.h)
 mark_as_advanced(XXHASH_INCLUDE_DIR)
 

@@ -1,4 +1,4 @@
-# What every target of the tree is built with unless the person building says otherwise.
+# Defaults of the build for every target, unless the command line overrides them.
 
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -8,7 +8,7 @@ if(PROJECT_IS_TOP_LEVEL)
   find_program(CORDMA_CCACHE ccache)
   mark_as_advanced(CORDMA_CCACHE)
   if(CORDMA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # What ccache has to be told before it keeps what was compiled with precompiled headers.
+    # ccache needs this setting to cache files that use precompiled headers.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros"
       "${CORDMA_CCACHE}")
   endif()

@@ -1,5 +1,5 @@
-# Enables C++. A compiler that is missing, too old or unfit ends the configuration with one sentence that holds
-# the command that helps.
+# Enables C++. A compiler that is missing, too old or unfit ends the configuration with one sentence
+# that contains the command to fix it.
 set(cordma_remedy "apt-get install clang-19, then in an empty build folder: cmake -DCMAKE_CXX_COMPILER=clang++-19")
 
 set(cordma_named "${CMAKE_CXX_COMPILER}")
@@ -7,7 +7,7 @@ if(NOT cordma_named AND DEFINED ENV{CXX})
   set(cordma_named "$ENV{CXX}")
 endif()
 if(cordma_named)
-  string(REGEX REPLACE " .*" "" cordma_named_program "${cordma_named}")  # CXX may hold options
+  string(REGEX REPLACE " .*" "" cordma_named_program "${cordma_named}")  # CXX may contain options
   find_program(cordma_named_path NAMES "${cordma_named}" "${cordma_named_program}" NO_CACHE)
   if(NOT cordma_named_path)
     message(FATAL_ERROR "The C++ compiler '${cordma_named}' is not installed: ${cordma_remedy}")

@@ -1,4 +1,5 @@
-# cordma_copy: what cordma-cp and cordma-cpd share, which tests link as well, also where the programs are not built.
+# cordma_copy: code shared by cordma-cp and cordma-cpd. Tests link it too, even if the programs are
+# not built.
 include(CheckCXXSourceCompiles)
 include(support)
 
@@ -10,7 +11,8 @@ target_link_libraries(cordma_copy PUBLIC cordma_support cordma::xxhash
 cordma_own(cordma_copy cordma_umbrella)
 cordma_together(cordma_copy)
 
-# The library's own code for what processor it runs on hashes twice as fast as what every processor can run.
+# The library selects code for the running processor, which hashes twice as fast as code for every
+# processor.
 find_library(XXHASH_LIBRARY xxhash)
 mark_as_advanced(XXHASH_LIBRARY)
 if(XXHASH_LIBRARY)

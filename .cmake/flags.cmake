@@ -1,14 +1,17 @@
-# cordma_flags: how our own code is compiled. Linked by every target of ours, never exported.
-# Only generic flags: a binary built here runs on every x86-64 and every arm64 machine.
+# cordma_flags: the compile flags of this project's code. Linked by every target of the project,
+# never exported. Only generic flags: a binary built here runs on every x86-64 and every arm64
+# machine.
 
 add_library(cordma_flags INTERFACE)
 target_compile_features(cordma_flags INTERFACE cxx_std_20)
 target_compile_definitions(cordma_flags INTERFACE "CORDMA_VERSION=\"${PROJECT_VERSION}\"")
 
-# The libraries can be part of a shared object; our programs are compiled alike, for they share precompiled headers. In a
-# program the linker turns the accesses back into direct ones. GCC inlines what it would leave open to replacement.
-# Variables of a thread lie in the static block, of which a plugin that is loaded later may take a part (a few hundred
-# bytes): by a call for each access a pass of a reactor would take 14 % more instructions.
+# The libraries can be part of a shared object; the programs are compiled with the same flags,
+# because they share precompiled headers. In a program the linker turns the accesses back into
+# direct ones. With this flag, GCC also inlines functions that another library could replace.
+# Thread-local variables are in the static block, of which a plugin that is loaded later may take a
+# part (a few hundred bytes): with a call for each access a pass of a reactor would take 14 % more
+# instructions.
 target_compile_options(cordma_flags INTERFACE -fPIC -ftls-model=initial-exec
   $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
 
@@ -51,7 +54,7 @@ if(cordma_sanitizers)
   target_link_options(cordma_flags INTERFACE ${cordma_sanitizers})
 endif()
 
-# What a sanitised program is told at its start; the tests set it, so that plain ctest does right.
+# Environment of a sanitised program; the tests set it, so that plain ctest uses it too.
 # Use-after-return is off: its fake stacks defeat the bound on the real one.
 set(CORDMA_SANITIZER_ENVIRONMENT
   "ASAN_OPTIONS=detect_leaks=1:halt_on_error=1:detect_stack_use_after_return=0:strict_string_checks=1"

@@ -1,4 +1,4 @@
-# What `cmake --install` lays down: libraries, headers, programs and the package for find_package(cordma).
+# Files of `cmake --install`: libraries, headers, programs and the package for find_package(cordma).
 include(CMakePackageConfigHelpers)
 set(cordma_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/cordma")
 

@@ -1,4 +1,5 @@
-# cordma_kv: what cordma-kv and cordma-kv-cli share, which tests link as well, also where the programs are not built.
+# cordma_kv: code shared by cordma-kv and cordma-kv-cli. Tests link it too, even if the programs are
+# not built.
 include(support)
 file(GLOB kv CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/*/*.cpp")
 list(FILTER kv EXCLUDE REGEX "/(main|options)[.]cpp$|/cli/")
@@ -11,7 +12,7 @@ file(GLOB apart "${PROJECT_SOURCE_DIR}/apps/kv/command/clients.cpp" "${PROJECT_S
   "${PROJECT_SOURCE_DIR}/apps/kv/server/*.cpp")
 cordma_together(cordma_kv ${apart})
 
-# cordma_kv_cli: cordma-kv-cli's, but its command line.
+# cordma_kv_cli: the code of cordma-kv-cli, without its command line.
 file(GLOB kv_cli CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/kv/cli/*.cpp")
 list(FILTER kv_cli EXCLUDE REGEX "/(main|options)[.]cpp$")
 add_library(cordma_kv_cli STATIC ${kv_cli})

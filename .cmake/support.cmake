@@ -1,4 +1,5 @@
-# cordma_support: sources that several programs share, which tests link as well, also where the programs are not built.
+# cordma_support: sources that several programs share. Tests link them too, even if the programs are
+# not built.
 include_guard(GLOBAL)
 file(GLOB support CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/apps/support/*.cpp")
 add_library(cordma_support STATIC ${support})

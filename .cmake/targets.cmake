@@ -1,15 +1,16 @@
-# How this project makes its targets: a library per layer, a program per file or folder.
+# Functions that define the targets of this project: a library per layer, a program per file or
+# folder.
 
-# Sources are found, not listed: a new file is part of the build at the next one.
+# Sources are found, not listed: a new file is part of the next build.
 function(cordma_glob out)
   file(GLOB found CONFIGURE_DEPENDS ${ARGN})
   list(SORT found)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
-# Headers sit beside their sources. The build's include directory holds links to the three layers
-# and to the umbrella header, so that <cordma/net/endpoint.hpp> means here what it means installed,
-# and nothing of apps/, bench/ or tests/ can be included that way.
+# Headers are beside their sources. The build's include directory contains links to the three layers
+# and to the umbrella header, so that <cordma/net/endpoint.hpp> works as in an installation, and
+# nothing of apps/, bench/ or tests/ can be included that way.
 function(cordma_link_headers)
   set(links "${PROJECT_BINARY_DIR}/include/cordma")
   file(MAKE_DIRECTORY "${links}")
@@ -35,8 +36,9 @@ function(cordma_layer name)
   target_precompile_headers(cordma_${name} PRIVATE ${arg_PRECOMPILED})
 endfunction()
 
-# cordma_own(target precompiled): settings of the targets that only our own programs are made of. Precompiled headers
-# are those of another target, or a list of headers that most files of this one include.
+# cordma_own(target precompiled): settings of targets that are used only by programs of this
+# project. Precompiled headers are those of another target, or a list of headers that most files of
+# this target include.
 function(cordma_own target precompiled)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF DISABLE_PRECOMPILE_HEADERS OFF)
   if(TARGET "${precompiled}")
@@ -46,8 +48,9 @@ function(cordma_own target precompiled)
   endif()
 endfunction()
 
-# With CORDMA_QUICK or a sanitizer, what parses options and reads and writes JSON: CLI11 and nlohmann/json take a
-# compiler longer than all that they are used for. Clang can use headers precompiled for optimised code there too.
+# With CORDMA_QUICK or a sanitizer, for code that parses options and reads and writes JSON:
+# optimising CLI11 and nlohmann/json takes the compiler longer than all their use takes at run time.
+# Clang can use headers precompiled for optimised code there too.
 function(cordma_not_optimised)
   if(NOT CORDMA_QUICK AND NOT CORDMA_SANITIZE)
     return()
@@ -59,10 +62,11 @@ function(cordma_not_optimised)
   endif()
 endfunction()
 
-# With CORDMA_QUICK, GCC and the sanitizers' Clang compile several files at a time: a third to two thirds of their time is
-# what the files have in common. Each by itself is what Clang compiles without sanitizers, which also sees there what
-# shadows what. A file's group follows from its folder and name alone, so that a new file changes no other group. Names in
-# the unnamed namespaces of a group differ, except in files that are given here after the target.
+# With CORDMA_QUICK, GCC and the sanitizers' Clang compile several files at a time: the files share
+# a third to two thirds of their compile time. Clang without sanitizers compiles each file
+# separately, and also checks shadowing there. A file's group depends only on its folder and name,
+# so that a new file changes no other group. Names in the unnamed namespaces of a group differ,
+# except in files that are listed here after the target.
 function(cordma_together target)
   if(NOT CORDMA_QUICK OR NOT (CORDMA_SANITIZE OR CMAKE_CXX_COMPILER_ID STREQUAL "GNU"))
     return()
@@ -83,7 +87,7 @@ function(cordma_together target)
     math(EXPR number "0x${number} % 3")
     set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_${number}")
   endforeach()
-  if(NOT TARGET cordma_together_flags)  # as a library, to come behind cordma_flags
+  if(NOT TARGET cordma_together_flags)  # as a library, to be linked behind cordma_flags
     add_library(cordma_together_flags INTERFACE)
     target_compile_options(cordma_together_flags INTERFACE
       -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
@@ -92,8 +96,9 @@ function(cordma_together target)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target or header...]): an executable of ours, under our
-# flags; with the precompiled headers of that target, by default the umbrella header.
+# cordma_program(name SOURCES ... [LIBRARIES ...] [PRECOMPILED target or header...]): an executable
+# of this project, with its flags; with the precompiled headers of that target, by default the
+# umbrella header.
 function(cordma_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;PRECOMPILED")
   if(NOT arg_PRECOMPILED)
@@ -104,8 +109,9 @@ function(cordma_program name)
   cordma_own(${name} "${arg_PRECOMPILED}")
 endfunction()
 
-# Half of the time to compile a file is parsing headers that all of them have. They are parsed once; with
-# -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON every file of the layers shows whether it includes what it uses.
+# Half of the compile time of a file is parsing headers that all files include. They are parsed
+# once; a build with -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON checks that every file of the layers
+# includes the headers it uses.
 function(cordma_umbrella)
   set(source "${PROJECT_BINARY_DIR}/umbrella.cpp")
   file(CONFIGURE OUTPUT "${source}" CONTENT "#include <cordma/cordma.hpp>\n")

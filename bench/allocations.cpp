@@ -1,5 +1,5 @@
-// bench-allocations: how often operator new is called per operation once everything is warm. Client
-// and server are coroutines on one reactor of one process; what either of them allocates counts.
+// bench-allocations: counts calls of operator new per operation in a warm program. Client and
+// server are coroutines on one reactor of one process; allocations of both count.
 #include <cordma/cordma.hpp>
 #include <cordma/net/transport/sim/sim.hpp>
 #include <cordma/runtime/when_all.hpp>
@@ -61,7 +61,7 @@ struct row {
 struct side {
   cordma::Endpoint endpoint;
   cordma::MemoryRegion memory;
-  cordma::RemoteSlice peer;  // of the other side, message_bytes
+  cordma::RemoteSlice peer;  // memory of the other side, message_bytes
 };
 
 cordma::task<void> receive_each(side* s, std::uint64_t count) {
@@ -103,7 +103,7 @@ cordma::task<void> accept_into(cordma::Listener* listener, side* server) {
   server->endpoint = co_await accept_one(listener);
 }
 
-// Runs one kind of operation warm, then counts.
+// Warms up one kind of operation, then counts its allocations.
 template <class Make>
 row count(cordma::Worker& worker, const char* name, std::uint64_t operations, Make make) {
   row r{name, operations, 0};

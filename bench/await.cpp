@@ -1,5 +1,6 @@
-// bench-await: what awaiting costs. A coroutine awaits operations that a poller completes, so each one
-// suspends and comes back through the ready list; beside it, callbacks over the same poller and loop.
+// bench-await: the cost of awaiting. A coroutine awaits operations that a poller completes, so that
+// each one suspends and resumes through the ready list; for comparison, callbacks with the same
+// poller and loop.
 #include "common.hpp"
 #include "null_transport.hpp"
 
@@ -100,7 +101,7 @@ figures measure(int width, std::uint64_t total) {
   if (!r.add(via)) std::abort();
   const std::uint64_t each = total / static_cast<std::uint64_t>(width);
   std::uint64_t sum = 0;
-  run(r, await_side_by_side(&r, &via, width, 1000, &sum));  // warm
+  run(r, await_side_by_side(&r, &via, width, 1000, &sum));  // warm-up
   sum = 0;
   figures f;
   const std::uint64_t heap_before = heap_calls.load();

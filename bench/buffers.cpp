@@ -1,9 +1,9 @@
-// bench-buffers: what a registered buffer costs a program, by where it takes it from:
-//   pool      BufferPool: fixed size, no address to choose, comes back by itself
-//   inventory slices of one region at addresses of the program's own, which keeps a list of free ones
-//   register  memory of the program's own, registered for one use
+// bench-buffers: the cost of a registered buffer for a program, by its source:
+//   pool      BufferPool: fixed size, no choice of the address, returned automatically
+//   inventory slices of one region at addresses of the program, which keeps a list of free ones
+//   register  memory of the program, registered for one use
 //   allocate  Context::allocate(), for one use
-// and how long it takes to register thousands of buffers, each of them a mapping of its own.
+// and the time to register thousands of buffers, each of them a separate mapping.
 #include "common.hpp"
 
 #include <cordma/cordma.hpp>
@@ -27,13 +27,14 @@
 namespace {
 
 constexpr std::uint32_t buffers = 64;
-constexpr std::uint64_t many = 1'000'000;  // of what costs nanoseconds
-constexpr std::uint64_t few = 2'000;       // of what asks the kernel
+constexpr std::uint64_t many = 1'000'000;  // for operations that take nanoseconds
+constexpr std::uint64_t few = 2'000;       // for operations that call the kernel
 
 struct contender {
   const char* name;
   std::uint64_t times;
-  std::function<void(std::uint64_t)> use;  // takes a buffer, touches it and gives it back, so often
+  // takes a buffer, touches it and returns it, this number of times
+  std::function<void(std::uint64_t)> use;
 };
 
 void touch(std::byte* at) noexcept { *static_cast<volatile std::byte*>(at) = std::byte{1}; }
@@ -101,12 +102,12 @@ double nanoseconds_each(const contender& c) {
   return took.count() / static_cast<double>(c.times);
 }
 
-// Interleaved: a round of each, so many times.
+// Interleaved: `repetitions` rounds of each.
 nlohmann::ordered_json measure(cordma::Context& context, std::size_t bytes, int repetitions) {
   sources from(context, bytes);
   const std::vector<contender> all = from.all();
   std::vector<std::vector<double>> ns(all.size());
-  for (const contender& c : all) c.use(c.times / 10);  // warm
+  for (const contender& c : all) c.use(c.times / 10);  // warm-up
   for (int r = 0; r < repetitions; ++r) {
     for (std::size_t i = 0; i < all.size(); ++i) ns[i].push_back(nanoseconds_each(all[i]));
   }
@@ -115,7 +116,7 @@ nlohmann::ordered_json measure(cordma::Context& context, std::size_t bytes, int 
   return j;
 }
 
-// Buffers of a page, with one between them that nobody may touch: the kernel would join them otherwise.
+// Buffers of a page, separated by inaccessible pages: the kernel would join them otherwise.
 class separate_buffers {
  public:
   explicit separate_buffers(std::size_t count)

@@ -1,4 +1,4 @@
-// What several benches share: the middle of some figures, and options by the names that users give.
+// Functions shared by several benches: the median, and options by their names on the command line.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -9,20 +9,20 @@
 
 namespace bench {
 
-// REQUIRES that there are some. Of an even number the upper one.
+// REQUIRES that `values` is not empty. For an even number, the upper of the two middle values.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
 }
 
-// Throws cordma::error where there is no such transport.
+// Throws cordma::error if there is no such transport.
 inline cordma::context_options only(std::string_view transport) {
   cordma::context_options o;
   o.transports = {cordma::parse_transport(transport).value()};
   return o;
 }
 
-// "polling", "event", or else adaptive.
+// "polling" or "event"; anything else is adaptive.
 inline cordma::reactor_options waiting(std::string_view how) {
   cordma::reactor_options o;
   o.mode = how == "polling" ? cordma::wait_mode::polling

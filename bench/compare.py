@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 QUICK_DIVISOR = 10
 
 # Runs before every other run: on a virtual machine the host may move the CPUs closer together or
-# further apart at any time, and only a figure taken right then can tell.
+# further apart at any time, and only a figure measured at that time shows it.
 PROBE = limit("cache-line", 8, ONE_WAY, 100_000, "placement probe")
 
 
@@ -169,7 +169,7 @@ def main() -> int:
     programs = Programs(options.build, (server, client), QUICK_DIVISOR if options.quick else 1,
                         options.beside, Path(options.ucx) if options.ucx else None)
     if not options.quick and not options.no_wait:
-        machine.wait_until_quiet()  # building has just loaded it
+        machine.wait_until_quiet()  # the build has just loaded it
     facts = facts_of(options, programs)
     runs = run_all(rows, programs, options.repetitions)
     facts["machine"]["load_at_end"] = machine.load()

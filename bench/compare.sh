@@ -45,7 +45,7 @@ wanted() { # wanted OPTION ARGUMENTS...: is OPTION among the arguments?
     return 1
 }
 
-# Of the machine's files only those under out/ are brought back.
+# Of the machine's files only those under out/ are copied back.
 refuse_lost_files() { # refuse_lost_files ARGUMENTS...
     local before='' argument file
     for argument in "$@"; do
@@ -60,7 +60,7 @@ refuse_lost_files() { # refuse_lost_files ARGUMENTS...
     done
 }
 
-# Inside the machine everything is as here, save that there is an RDMA device.
+# Inside the machine everything is the same, except that there is an RDMA device.
 soft_roce=''
 for argument in "$@"; do
     shift
@@ -73,9 +73,9 @@ fi
 
 command -v python3 >/dev/null || install_packages python3 || true
 if ! wanted --help "$@" && ! wanted -h "$@" && ! wanted --list "$@"; then
-    # A mistake in the options shows now, not after the build.
+    # Reports a mistake in the options before the build.
     python3 "$here/compare.py" "$@" --list >/dev/null
-    # One by one: where one cannot be had only its rows are missing.
+    # Installed separately: if one is unavailable, only its rows are missing.
     if ! wanted --beside "$@"; then
         peers=(sockperf qperf libfabric-bin)
         if [ -z "${UCX_PREFIX:-}" ] && ! wanted --ucx "$@"; then peers+=(ucx-utils); fi

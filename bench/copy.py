@@ -60,7 +60,7 @@ class Run:
             raise RuntimeError(f"{' '.join(map(str, command))} ended with {code}: {said.decode(errors='replace')}")
         self.cpu = usage.ru_utime + usage.ru_stime
         if daemon:
-            time.sleep(0.05)  # its child is to be counted, too
+            time.sleep(0.05)  # its child must be counted, too
             self.cpu += cpu_of(daemon.pid) - before
 
 
@@ -196,7 +196,7 @@ def large_file(ground, table):
               [r.cpu * per_gb for r in theirs], "<=", 0.7, more_is_better=False)
 
     def touched(path):
-        os.utime(path)  # or there would be nothing to do
+        os.utime(path)  # otherwise there would be nothing to do
 
     def rsync_over():
         touched(ground.fast / "rsync/big")
@@ -226,7 +226,7 @@ def resumed(ground, table, big):
         process = subprocess.Popen([ground.bin / "cordma-cp", "-aq", "--transport", "tcp", "--port", ground.cp_port, big,
                                     "127.0.0.1:m/big"])
         state = ground.fast / "cordma/.big.cordma-state"
-        # 32 bytes a chunk of 512 KiB, behind a head of 64.
+        # 32 bytes per chunk of 512 KiB, behind a head of 64.
         while process.poll() is None and not (state.exists() and state.stat().st_size >= 64 + 32 * (size >> 19) * 0.9):
             time.sleep(0.0005)
         process.kill()

@@ -45,8 +45,8 @@ from functions import callgrind, chains
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = "bench-functions"
-# cordma marks some functions always_inline, which -fno-inline leaves alone. Valgrind 3.19 cannot read the DWARF 5 of
-# Clang 19, and gives up.
+# cordma marks some functions always_inline, which -fno-inline does not affect. Valgrind 3.19 cannot
+# read the DWARF 5 of Clang 19, and fails.
 FLAGS = "-O1 -gdwarf-4 -g1 -DNDEBUG -fno-inline -Dalways_inline=noinline"
 CALLGRIND = ["valgrind", "--tool=callgrind", "--toggle-collect=functions::counted_*", "--separate-callers=200",
              "--separate-recs=1", "--compress-strings=yes"]

@@ -1,6 +1,7 @@
-// bench-endpoints: what many idle connections cost a Worker with Messages, beside one connection. Two pairs of
-// processes on this machine, one with a single connection and one with N: memory, time of one way of a tagged
-// message of 8 bytes on one of them, in turn, and processor time while all of them are silent.
+// bench-endpoints: the cost of many idle connections for a Worker with Messages, beside one
+// connection. Two pairs of processes on this machine, one with a single connection and one with N:
+// memory, one-way time of a tagged message of 8 bytes on one of them, in turn, and processor time
+// while all of them are silent.
 #include "common.hpp"
 
 #include <cordma/cordma.hpp>
@@ -73,8 +74,9 @@ double processor_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// Of this process: pages in memory, which includes what was used of the registered; what the heap gave out; and all
-// that is registered, whose pages are reserved even where they were never used.
+// Figures of this process: pages in memory, including the used part of registered memory; bytes
+// allocated from the heap; and all registered memory, with its reserved pages even if they were
+// never used.
 std::uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::uint64_t all = 0;
@@ -108,7 +110,7 @@ struct member {
     connect_options o;
     o.messages = &messages;
     o.endpoint.send_depth = o.endpoint.recv_depth = s.depth;
-    // While it waits for a command a process answers nobody.
+    // A process that waits for a command does not answer its peer.
     o.endpoint.peer_timeout = std::chrono::minutes(10);
     return o;
   }
@@ -120,10 +122,10 @@ struct member {
   std::vector<Endpoint> endpoints;
 };
 
-// What was sent last may not have left yet; and what came last, not be acknowledged.
+// The last message may not have been sent yet, and the last received one may not be acknowledged.
 task<> settle() { co_await sleep_for(std::chrono::milliseconds(20)); }
 
-// Until it is told to stop.
+// Runs until a stop message arrives.
 task<> answer(member* m) {
   for (;;) {
     const TagReceived got = co_await m->messages.tag_recv(0, m->word.all(), 0);
@@ -133,7 +135,7 @@ task<> answer(member* m) {
   co_await settle();
 }
 
-// Goes on until the peer has connected all of them: it may not have heard yet that the last was accepted.
+// Runs until the peer has connected all of them: it may not have received the last accept yet.
 task<> accept_all(member* m, const settings* s, Listener* listener) {
   m->endpoints.reserve(s->endpoints);
   for (std::size_t i = 0; i < s->endpoints; ++i) {
@@ -181,7 +183,7 @@ double idle(member& m, double seconds) {
   return 100 * (processor_seconds() - before) / passed.count();
 }
 
-// Commands come by line; one line answers each.
+// Each command is one line; one line answers it.
 [[noreturn]] void serve(const settings& s, const peer_process& master) {
   member m(s);
   Listener listener = m.worker.listen("127.0.0.1:0").value();
@@ -271,7 +273,7 @@ struct pair {
     server.hear();
     return median;
   }
-  // Of the busier side.
+  // The busier of the two sides.
   double idle_percent() {
     server.say("idle");
     client.say("idle");

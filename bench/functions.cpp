@@ -1,5 +1,5 @@
-// bench-functions: tagged messages of 8 bytes between two Workers of one process, one at a time, for the
-// profile that count_functions.py takes of them. Nothing is measured here.
+// bench-functions: tagged messages of 8 bytes between two Workers of one process, one at a time,
+// for the profile of count_functions.py. This program measures nothing.
 #include <cordma/runtime/scope.hpp>
 
 #include <array>
@@ -15,7 +15,7 @@ namespace functions {
 
 using namespace cordma;
 
-// The profile holds what these two call; count_functions.py knows their names.
+// The profile contains the calls of these two functions; count_functions.py uses their names.
 [[gnu::noinline]] void counted_turn(reactor& r, int& passes) { passes += r.turn() ? 1 : 0; }
 [[gnu::noinline]] void counted_idle_turn(reactor& r, int& passes) { passes += r.turn() ? 1 : 0; }
 
@@ -26,15 +26,14 @@ using instructions::side;
 
 constexpr std::uint64_t to_far = 1;
 constexpr std::uint64_t to_near = 2;
-constexpr int warm =
-    300;  // round trips, so that nothing that is counted is done for the first time
+constexpr int warm = 300;     // round trips, so that no counted code runs for the first time
 constexpr int counted = 32;   // round trips of two messages
 constexpr int idle = 64;      // passes
 constexpr int most = 10'000;  // passes in a row without an answer
 constexpr int exit_usage = 2;
 constexpr int exit_no_verbs = 77;
 
-// The two coroutines whose calls are the way out, and whose resumptions end the way back.
+// The calls of these two coroutines are the way out; their resumptions end the way back.
 task<> ask(side* s, int round_trips, int* answered) {
   const Slice out = s->out(8);
   const Slice in = s->in(8);
@@ -54,7 +53,7 @@ task<> answer(side* s, int round_trips) {
   }
 }
 
-// Both sides in turn, by `turn`, until so many answers are there.
+// Runs passes of both sides in turn, by `turn`, until the wanted number of answers has arrived.
 void turn_until(pair& p, void (*turn)(reactor&, int&), const int& answered, int wanted) {
   int passes = 0;
   int silent = 0;
@@ -77,7 +76,7 @@ void play(const context_options& of_near, const context_options& of_far) {
   far.spawn(answer(&two.far, warm + counted + 1));
   near.spawn(ask(&two.near, warm + counted + 1, &answered));
   turn_until(two, turn_by_itself, answered, warm);
-  // The next message is on its way, and its receiver has not been turned: the near side only waits.
+  // The next message is in flight, and its receiver has run no pass: the near side only waits.
   int passes = 0;
   for (int i = 0; i < idle; ++i) counted_idle_turn(two.near.worker.loop(), passes);
   turn_until(two, counted_turn, answered, warm + counted);

@@ -1,6 +1,6 @@
-// bench-instructions: how many instructions in user space an operation takes on the paths that count, and
-// whether that is more than it was. They do not depend on what else the machine does, so that a test can
-// hold to them.
+// bench-instructions: counts the instructions in user space of an operation on selected paths, and
+// compares them with a baseline. The counts do not depend on the load of the machine, so that a
+// test can check them.
 #include "instructions/baseline.hpp"
 #include "instructions/path.hpp"
 
@@ -24,7 +24,7 @@ using namespace instructions;
 
 constexpr int exit_worse = 1;
 constexpr int exit_usage = 2;
-constexpr int exit_cannot_count = 77;  // the exit code by which a test is skipped
+constexpr int exit_cannot_count = 77;  // the exit code that marks a test as skipped
 constexpr const char* program = "bench-instructions";
 
 struct options {
@@ -126,7 +126,7 @@ bool write_file(const std::string& name, const std::function<void(std::ostream&)
   return static_cast<bool>(out);
 }
 
-// Where the figures go that people read: elsewhere than those for programs.
+// The stream for the readable table: not the one of the JSON output.
 std::FILE* table(const options& o) {
   return o.json_to == "-" || o.profile_to == "-" ? stderr : stdout;
 }
@@ -159,8 +159,8 @@ void print(std::FILE* to, const figure& f, const comparison& c) {
   std::fflush(to);
 }
 
-// Says which paths of the baseline are not there to be counted: what vanished is watched no longer. A build
-// without verbs lacks those of verbs rightly.
+// Reports paths of the baseline that cannot be counted: a missing path is no longer checked. A
+// build without verbs may lack those of verbs.
 bool are_missing(const tally& baseline) {
   std::vector<std::string> names = vanished(baseline, all_paths());
   if (verbs_paths().empty()) {
@@ -178,7 +178,7 @@ bool are_missing(const tally& baseline) {
   return true;
 }
 
-// Whether the program ends well.
+// True if the program succeeds.
 bool judge(const options& o, const tally& baseline, const std::vector<std::string>& failed) {
   if (failed.empty()) return true;
   std::string names;
@@ -228,8 +228,8 @@ int run(const options& o, const std::vector<path>& chosen) {
   return judge(o, baseline, failed) && written ? 0 : exit_worse;
 }
 
-// The C library copies as the oldest x86-64 processor does, so that all machines count alike; it
-// looks once, before main. Returns where it was told so.
+// The C library then copies as the oldest x86-64 processor does, so that all machines count alike;
+// it reads the setting once, before main. Returns if the setting is present.
 void use_common_instructions(char** argv) {
   constexpr const char* name = "GLIBC_TUNABLES";
   constexpr const char* value =

@@ -79,7 +79,7 @@ def main():
             continue
         try:
             found = part(ground)
-        except (RuntimeError, OSError, ValueError) as error:  # what follows is measured all the same
+        except (RuntimeError, OSError, ValueError) as error:  # later parts are still measured
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             failed.append(name)
             continue

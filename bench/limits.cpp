@@ -1,7 +1,8 @@
-// bench-limits: what this machine can do at best, in plain C++ and Linux calls, without cordma.
+// bench-limits: the best performance that this machine can reach, with plain C++ and Linux calls,
+// without cordma.
 //
-// Each limit is the floor or the ceiling under a figure of cordma-perf; compare.sh runs both side
-// by side. See bench/README.md.
+// Each limit is the lower or upper bound of a figure of cordma-perf; compare.sh runs both side by
+// side. See bench/README.md.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -87,7 +88,7 @@ constexpr limit all_limits[] = {
     {"eventfd", 8, wait_mode::event, 50'000, limits::measure_eventfd},
 };
 
-/// The command line; what is absent is the test's own default.
+/// The command line; absent options have the test's own defaults.
 struct command_line {
   std::string test;
   std::optional<std::size_t> size;
@@ -99,7 +100,7 @@ struct command_line {
   std::string json;
 };
 
-/// A count between 1 and 1e12, or a typed complaint. `option` is named in it.
+/// Parses a count between 1 and 1e12, or throws a typed error that names `option`.
 std::uint64_t count_of(const std::string& option, const std::string& text) {
   constexpr std::uint64_t most = 1'000'000'000'000;
   const bool digits = !text.empty() && text.size() <= 13 &&
@@ -196,7 +197,7 @@ std::vector<measurement> measure(const command_line& line) {
       made.push_back(which.measure(settings_for(which, line)));
       if (line.json != "-") {
         limits::print_text(made.back());
-        std::fflush(stdout);  // or a forked peer would print it once more
+        std::fflush(stdout);  // otherwise a forked peer would print it again
       }
     }
     if (!all && !made.empty()) {

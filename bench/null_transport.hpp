@@ -1,4 +1,4 @@
-// Transports that do nothing, for programs that measure what is above them.
+// Transports that do nothing, for programs that measure the layers above.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -20,7 +20,7 @@ class request : public cordma::list_node {
   function done_;
 };
 
-// A transport that completes with the next poll what was posted before it. Its polls take no wait.
+// A transport that completes posted requests in the next poll. Its polls do not wait.
 class null_poller : public cordma::poller {
  public:
   cordma::arm_state arm() noexcept final { return cordma::arm_state::busy; }
@@ -45,7 +45,7 @@ class null_transport final : public null_poller {
   cordma::list<request> posted_;
 };
 
-// For one at a time: what it costs by itself is next to nothing.
+// For one request at a time: its own cost is close to zero.
 class one_place_transport final : public null_poller {
  public:
   void post(request& r) noexcept {

@@ -1,6 +1,7 @@
-// bench-thresholds: from which length on a tagged message is better announced and read by its receiver than sent at
-// once and copied: message_options::eager_bytes of a transport. Two processes on this machine and, for each length,
-// two connections: over one a message of it is just sent at once, over the other everything is announced; in turn.
+// bench-thresholds: finds the length from which a rendezvous message is better than an eager one:
+// message_options::eager_bytes of a transport. Two processes on this machine and, for each length,
+// two connections: one sends every message of this length eagerly, the other announces every
+// message; in turn.
 #include "common.hpp"
 
 #include <cordma/cordma.hpp>
@@ -30,20 +31,20 @@ using namespace cordma;
 using clock_type = std::chrono::steady_clock;
 
 constexpr std::size_t head = 16;  // bytes of a frame before its message
-// What message_options::eager_bytes may be.
+// Bounds of message_options::eager_bytes.
 constexpr std::size_t least_eager = 512;
 constexpr std::size_t most_eager = 1024 * 1024;
 constexpr std::size_t in_flight = 16;
-// What the other side does with a message, by its tag.
+// Actions of the other side on a message, by its tag.
 constexpr std::uint64_t echo = 1;
 constexpr std::uint64_t swallow = 2;
-constexpr std::uint64_t last = 3;  // swallows it, and answers with nothing
+constexpr std::uint64_t last = 3;  // as swallow, and answers with an empty message
 constexpr std::uint64_t stop = 4;
 
 struct settings {
   std::string transport = "shm";
   std::string wait = "polling";
-  // The last one fills the longest frame.
+  // The last size fills the longest frame.
   std::vector<std::size_t> sizes{512,   1024,  2048,  4096,   6144,   8192,   12288,  16384,  24576,
                                  32768, 49152, 65536, 131072, 196608, 262144, 524288, 1048560};
   int rounds = 7;
@@ -61,7 +62,8 @@ struct member {
         in(context.allocate(bytes).value()) {}
 
   [[nodiscard]] std::array<Messages*, 2> both() { return {&at_once, &announced}; }
-  // Written anew, unless the same bytes are to go again, which stay in the caches of both sides.
+  // Written again, unless the same bytes are to be sent again, which stay in the caches of both
+  // sides.
   [[nodiscard]] Slice message(int number) {
     const std::size_t length = in.size();
     const std::size_t place = static_cast<std::size_t>(number) % in_flight;
@@ -136,7 +138,7 @@ task<> flood(member* m, std::size_t over, int count) {
   co_await heard;
 }
 
-// The other side may be gone before it has acknowledged the last of these.
+// The other side may end before it has acknowledged the last of these.
 task<> say_stop(member* m) {
   for (Endpoint& e : m->endpoints) {
     const result<void> said = co_await e.tag_send(stop, Slice()).result();
@@ -144,15 +146,16 @@ task<> say_stop(member* m) {
   }
 }
 
-// As many as are asked for where they are short; no more bytes of longer ones than of such of 64 KiB.
+// The requested number for short messages; for longer ones, at most the bytes of that number of 64
+// KiB messages.
 int messages_of(const settings& s, std::size_t bytes) {
   const std::size_t parts = std::max<std::size_t>(bytes / (64 * 1024), 1);
   return std::max(s.messages / static_cast<int>(parts), 1);
 }
 
 struct figures {
-  std::array<double, 2> microseconds{};  // of a message: at once, announced
-  double ratio = 0;                      // announced to at once, in the same round
+  std::array<double, 2> microseconds{};  // per message: eager, announced
+  double ratio = 0;                      // announced to eager, in the same round
 };
 
 template <class Play>
@@ -167,7 +170,7 @@ figures compare(Worker& worker, member& m, const settings& s, int per_message, P
       const std::chrono::duration<double, std::micro> took = clock_type::now() - begun;
       taken[over].push_back(took.count() / count / per_message);
     }
-    if (round == 0) {  // warm now
+    if (round == 0) {  // the end of the warm-up
       for (auto& t : taken) t.clear();
     } else {
       ratios.push_back(taken[1].back() / taken[0].back());
@@ -176,7 +179,7 @@ figures compare(Worker& worker, member& m, const settings& s, int per_message, P
   return {{bench::median(taken[0]), bench::median(taken[1])}, bench::median(ratios)};
 }
 
-// The first of the sizes from which on announcing is never the slower one.
+// The first of the sizes from which on announcing is never slower.
 nlohmann::json crossing(const nlohmann::json& rows, const char* what) {
   nlohmann::json from = nullptr;
   for (const nlohmann::json& row : rows) {
@@ -232,7 +235,7 @@ void print(const nlohmann::json& all) {
               all["announce_from"]["in_flight"].dump().c_str());
 }
 
-// The other process: tells its address, and ends when it is told to.
+// The other process: writes its address to the pipe, and ends after a stop message.
 [[noreturn]] void run_server(const settings& s, int tell) {
   Context context(bench::only(s.transport));
   Worker worker(context, bench::waiting(s.wait));

@@ -1,4 +1,4 @@
-// bench-trace: the cost of an entry of the trace, in a ring whose pages are in memory.
+// bench-trace: the cost of an entry of the trace, in a ring with all its pages in memory.
 #include "common.hpp"
 
 #include <cordma/runtime/trace.hpp>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t entries = 10'000'000;
 constexpr int repetitions = 11;
 
-// Of this thread, so that other programs do not count.
+// CPU time of this thread, so that other programs do not count.
 double cpu_ns() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

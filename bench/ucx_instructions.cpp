@@ -1,5 +1,5 @@
-// bench-ucx_instructions: what UCX spends on the paths that bench-instructions counts for cordma, counted in the
-// same way.
+// bench-ucx_instructions: the instructions of UCX on the paths that bench-instructions counts for
+// cordma, counted in the same way.
 #include "stepping/stepping.hpp"
 #include "ucx_instructions/ucx_pair.hpp"
 
@@ -20,7 +20,7 @@
 namespace {
 
 constexpr const char* program = "bench-ucx_instructions";
-constexpr int warm_rounds = 32;  // as bench-instructions has them
+constexpr int warm_rounds = 32;  // as in bench-instructions
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
 constexpr int exit_cannot_count = 77;
@@ -129,7 +129,7 @@ constexpr std::array shapes = {
     shape{"idle_turn", idle_turn},
 };
 
-// A transport by cordma's name and as UCX_TLS has it.
+// A transport by cordma's name and by its name in UCX_TLS.
 struct transport {
   const char* name;
   const char* tls;
@@ -146,7 +146,7 @@ struct options {
 double count(const transport& over, const shape& s, const options& o) {
   const auto rounds = [&over, &s, &o] {
     ucx::pair two(over.tls);
-    tag_round_trip(two);  // connected both ways
+    tag_round_trip(two);  // connects both directions
     for (int round = -warm_rounds; round < o.rounds; ++round) {
       if (round >= 0) stepping::begin();
       for (int i = 0; i < o.operations; ++i) s.once(two);

@@ -1,6 +1,6 @@
-// bench-verbs_instructions: how many instructions in user space an operation takes beyond raw verbs.
-// Both run on a device that answers at once and is not counted, so that no instruction is one of
-// waiting, of a driver or of the kernel.
+// bench-verbs_instructions: counts the instructions in user space of an operation beyond those of
+// raw verbs. Both run on a device that answers at once and is not counted, so that no instruction
+// is part of waiting, of a driver or of the kernel.
 #include <infiniband/verbs.h>
 
 #include <CLI/CLI.hpp>
@@ -24,9 +24,9 @@ namespace {
 
 using namespace stand_in;
 
-// ---- by hand ----
+// ---- on raw verbs ----
 
-// As tests/soft-roce/raw_peer.c has it: the least that a program on libibverbs does for the same.
+// As in tests/soft-roce/raw_peer.c: the minimum of a program on libibverbs for the same operation.
 void post(ibv_qp* qp, ibv_sge& memory, what op) {
   int code = 0;
   if (op == what::recv) {
@@ -89,7 +89,7 @@ struct figures {
   [[nodiscard]] double above() const noexcept { return cordma - raw; }
 };
 
-// What cordma did is added to `where`.
+// The instructions of cordma are added to `where`.
 figures count(const plan& p, stepping::profile& where) {
   const stepping::counted cordma = count_cordma(p);
   const stepping::counted raw = stepping::count([&p] { count_raw(p); }, is_device_code);
@@ -123,7 +123,7 @@ bool is_among(const std::vector<std::string>& wanted, const std::string& name) {
   return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
 }
 
-constexpr int cannot_count = 77;  // the exit code by which a test is skipped
+constexpr int cannot_count = 77;  // the exit code that marks a test as skipped
 
 struct options {
   int operations = 640;

@@ -33,7 +33,7 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
   return *this;
 }
 
-// None was ever allocated.
+// No memory is ever allocated in this release.
 DeviceMemory::~DeviceMemory() = default;
 
 result<dma_buffer> DeviceMemory::export_dma_buffer() const {

@@ -1,5 +1,5 @@
-// GPUs and their memory, as far as moving bytes to and from the network goes. Every call of this
-// release fails with not_supported and says why: see README.md for what is meant to come.
+// GPUs and their memory, for transfers to and from the network. Every call of this release fails
+// with not_supported and a reason: see README.md for the plan.
 #pragma once
 
 #include <cordma/runtime/result.hpp>
@@ -12,22 +12,22 @@
 
 namespace cordma::gpu {
 
-// One GPU, as found when devices() was called. Data; nothing is held open by it.
+// One GPU, as found when devices() was called. Data only; it keeps no resource open.
 struct device_info {
-  int ordinal = 0;  // what the other calls take; stable for the life of the process
+  int ordinal = 0;  // the argument of the other calls; stable for the life of the process
   std::string name;
-  std::string pci_address;         // "0000:3b:00.0"; the way to the nearest network device
-  std::uint64_t memory_bytes = 0;  // in all, not what is free
-  int numa_node = -1;              // -1: the machine has one node, or does not tell
+  std::string pci_address;         // "0000:3b:00.0"; identifies the nearest network device
+  std::uint64_t memory_bytes = 0;  // total memory, not free memory
+  int numa_node = -1;              // -1: the machine has one node, or does not report it
 };
 
-// The GPUs that this process may use, in the order of their ordinals; empty where there is none.
-// not_supported: this build cannot drive GPUs. Any thread.
+// Returns the GPUs that this process may use, in the order of their ordinals; empty if there is
+// none. not_supported: this build cannot drive GPUs. Any thread.
 [[nodiscard]] result<std::vector<device_info>> devices();
 
-// A piece of memory that a network device can be given to read and write directly (Linux dma-buf).
+// Memory that a network device can read and write directly (Linux dma-buf).
 struct dma_buffer {
-  int fd = -1;               // the caller's to close
+  int fd = -1;               // the caller closes it
   std::uint64_t offset = 0;  // of the memory within the buffer, in bytes
   std::size_t bytes = 0;
 };
@@ -46,7 +46,7 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   ~DeviceMemory();
 
-  // An address of the device, for kernels and registrations; the host must not follow it.
+  // An address of the device, for kernels and registrations; the host must not dereference it.
   [[nodiscard]] void* address() const noexcept { return address_; }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
   [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
@@ -55,9 +55,9 @@ class DeviceMemory {
   // driver cannot export it; stage through host memory then.
   [[nodiscard]] result<dma_buffer> export_dma_buffer() const;
 
-  // Staging: copies between host memory and this memory from `offset` on, and returns when the bytes
-  // are there. The host memory is the caller's again on return, whatever the result.
-  // not_supported as above; invalid_value where the range leaves this memory, before any byte moved.
+  // Staging: copies between host memory and this memory from `offset` on, and returns when the
+  // bytes have arrived. On return the host memory belongs to the caller again, also after an error.
+  // not_supported as above; invalid_value if the range exceeds this memory, before any byte moved.
   [[nodiscard]] result<void> copy_from_host(std::size_t offset, std::span<const std::byte> source);
   [[nodiscard]] result<void> copy_to_host(std::size_t offset,
                                           std::span<std::byte> destination) const;

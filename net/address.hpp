@@ -1,4 +1,4 @@
-// Addresses as programs write them.
+// Parses the addresses that programs write.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -8,7 +8,8 @@
 
 namespace cordma {
 
-// "host:port", "[::1]:port", ":port" (every local address). invalid_value says what is wrong.
+// Parses "host:port", "[::1]:port" or ":port" (every local address). Errors: invalid_value, with
+// the reason.
 [[nodiscard]] result<transport::address> parse_address(std::string_view text);
 
 }  // namespace cordma

@@ -1,5 +1,5 @@
-// asio_stream: a Stream as Asio's stream libraries want it (AsyncReadStream, AsyncWriteStream): asio::async_read,
-// asio::ssl::stream, asio::buffered_stream and others run on it as on a socket.
+// asio_stream: adapts a Stream to Asio's AsyncReadStream and AsyncWriteStream, so that
+// asio::async_read, asio::ssl::stream, asio::buffered_stream and others run on it as on a socket.
 #pragma once
 
 #include <cordma/net/stream.hpp>
@@ -31,7 +31,7 @@ namespace detail {
   }
 }
 
-// The first of a sequence's buffers that is not empty.
+// Returns the first buffer of the sequence that is not empty.
 template <class Buffer, class Sequence>
 [[nodiscard]] Buffer first_of(const Sequence& buffers) noexcept {
   const auto end = asio::buffer_sequence_end(buffers);
@@ -42,7 +42,7 @@ template <class Buffer, class Sequence>
   return Buffer();
 }
 
-// What asio::async_compose runs: begins the operation, then tells its outcome.
+// Implementation for asio::async_compose: starts the operation, then reports its outcome.
 template <class Operation, bool Reads>
 class stream_step {
  public:
@@ -66,10 +66,10 @@ class stream_step {
 
 }  // namespace detail
 
-// A Stream, which it owns, and the executor that handlers run on where they have none of their own. Handlers get
-// (std::error_code, std::size_t); the end of the stream is asio::error::eof. Cancellation slots work. Bound
-// to the Stream's thread. REQUIRES, like a socket, that it lives until its operations have completed, and at most
-// one read and one write at a time.
+// Owns a Stream and the executor on which handlers without an executor run. Handlers receive
+// (std::error_code, std::size_t). The end of the stream is asio::error::eof. Cancellation slots
+// work. Bound to the Stream's thread. REQUIRES, like a socket, that it lives until its operations
+// have completed, and at most one read and one write at a time.
 class asio_stream {
  public:
   using executor_type = asio::any_io_executor;

@@ -14,12 +14,13 @@ static_assert(detail::pool_core::closed != 0, "an empty list is not a closed one
 
 }  // namespace
 
-// What is done for those who wait, on the pool's thread.
+// Serves waiting operations, on the pool's thread.
 struct buffer_waiters {
   static bool is_closed(const detail::pool_core& pool) noexcept {
     return pool.returned_head.load(std::memory_order_relaxed) == detail::pool_core::closed;
   }
-  // Takes over what other threads gave back, and gives it to who waits, first come first served.
+  // Collects the buffers that other threads returned, and passes them to waiting operations in FIFO
+  // order.
   static void collect(detail::pool_core& pool) noexcept {
     if (is_closed(pool)) return;
     std::uint32_t head = pool.returned_head.exchange(0, std::memory_order_seq_cst);
@@ -38,7 +39,7 @@ struct buffer_waiters {
     pool.taken[index] = true;
     return Buffer(&pool, index);
   }
-  // False where nobody waits.
+  // Returns false if no operation waits.
   static bool hand_on(detail::pool_core& pool, std::uint32_t index) noexcept {
     if (pool.waiting.empty()) return false;
     buffer_operation& first = pool.waiting.pop_front();
@@ -47,11 +48,11 @@ struct buffer_waiters {
     if (pool.waiting.empty()) stand_down(pool);
     return true;
   }
-  // Both sides seq_cst: either the other thread sees the alarm, or this one the buffer.
+  // Both sides use seq_cst: either the other thread sees the alarm, or this one sees the buffer.
   static void set_alarm(detail::pool_core& pool) noexcept {
     CORDMA_ASSERT(!pool.waiting.empty());
-    CORDMA_ASSERT_OP(pool.free_head, ==, 0U);  // or it would have been given
-    // While it is set or rung, another thread may be reading whom to tell. Only this thread sets it.
+    CORDMA_ASSERT_OP(pool.free_head, ==, 0U);  // otherwise the operation would have a buffer
+    // While it is set or rung, another thread may be reading waiter_home. Only this thread sets it.
     if (pool.alarm.load() == detail::pool_alarm::off) {
       pool.waiter_home = pool.waiting.front().home();
       pool.alarm.store(detail::pool_alarm::set);
@@ -77,7 +78,8 @@ struct buffer_waiters {
     stand_down(pool);
     CORDMA_ASSERT_OP(pool.available, <=, pool.count);
     CORDMA_ASSERT(!is_closed(pool));
-    // Counted before anybody can see that it closed, and release what he holds.
+    // Counts the buffers on loan before a thread can see that the pool closed and release its
+    // buffers.
     pool.references.fetch_add(pool.count - pool.available, std::memory_order_relaxed);
     std::uint32_t head =
         pool.returned_head.exchange(detail::pool_core::closed, std::memory_order_seq_cst);
@@ -116,7 +118,7 @@ void give_back(pool_core& pool, std::uint32_t index) noexcept {
     }
     return;
   }
-  // Once it is on the list it no longer keeps the core alive.
+  // Once the buffer is on the list, it no longer keeps the core alive.
   pool.references.fetch_add(1, std::memory_order_relaxed);
   std::uint32_t head = pool.returned_head.load(std::memory_order_relaxed);
   do {
@@ -130,7 +132,7 @@ void give_back(pool_core& pool, std::uint32_t index) noexcept {
                                                      std::memory_order_relaxed));
   auto set = pool_alarm::set;
   if (pool.alarm.compare_exchange_strong(set, pool_alarm::rung)) {
-    pool.waiter_home->post(pool.bell);  // with the reference of before
+    pool.waiter_home->post(pool.bell);  // passes the reference above to the bell
   } else {
     release(pool);
   }

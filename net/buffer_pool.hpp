@@ -17,36 +17,39 @@ class buffer_operation;
 
 namespace detail {
 
-// Whether somebody waits for a buffer, as threads see it that give one back.
+// Whether an operation waits for a buffer. Read by the threads that return buffers.
 enum class pool_alarm : std::uint8_t {
   off,
-  set,   // tell waiter_home
-  rung,  // it was told; the item is on its way
+  set,   // notify waiter_home
+  rung,  // notified; the item is in its inbox
 };
 
 struct pool_core;
-// Tells the pool's thread that a buffer came back; holds a reference while it is under way.
+// Inbox item that notifies the pool's thread of a returned buffer. Holds a reference to the pool
+// while it is queued.
 struct pool_bell final : inbox_item {
   explicit pool_bell(pool_core& rung_for) noexcept;
   pool_core& pool;
 };
 
-// Lives until the pool and the last buffer are gone. While the pool lives, what its thread takes and
-// gives back counts nothing: the pool holds it for all. Its end counts what is on loan.
+// Shared state of a pool. Lives until the pool and its last buffer are destroyed. While the pool
+// lives, its own thread takes and returns buffers without counting references; the pool's one
+// reference covers them. Destroying the pool counts the buffers that are still on loan.
 struct pool_core {
-  static constexpr std::uint32_t closed = UINT32_MAX;  // returned_head, once the pool is gone
+  // Value of returned_head once the pool is destroyed.
+  static constexpr std::uint32_t closed = UINT32_MAX;
 
   MemoryRegion region;
   std::size_t buffer_bytes = 0;
   std::size_t stride = 0;
   std::uint32_t count = 0;
   std::unique_ptr<std::uint32_t[]> next;  // free list by index + 1; 0 ends it
-  std::unique_ptr<bool[]> taken;          // catches a buffer given back twice
+  std::unique_ptr<bool[]> taken;          // detects a buffer that is returned twice
   std::uint32_t free_head = 0;            // owner thread
   std::uint32_t available = 0;
   std::uint64_t owner_thread = 0;  // detail::thread_identity
   process_mark process;
-  std::atomic<std::uint32_t> returned_head{0};  // given back by other threads, by index + 1
+  std::atomic<std::uint32_t> returned_head{0};  // returned by other threads, by index + 1
   std::atomic<std::uint32_t> references{1};
   list<buffer_operation> waiting;  // owner thread
   reactor* waiter_home = nullptr;  // written by the owner thread before it sets the alarm
@@ -58,8 +61,9 @@ void release(pool_core& pool) noexcept;
 
 }  // namespace detail
 
-// One buffer on loan. Move-only; goes back to its pool when destroyed, on any thread. What was moved
-// from, or given back, is empty: of no bytes, and an error (invalid_value) to every operation.
+// One buffer on loan. Move-only. Destroying it returns it to its pool, on any thread. A Buffer that
+// was moved from or returned is empty: it has no bytes, and every operation on it fails with
+// invalid_value.
 class Buffer {
  public:
   Buffer() noexcept = default;
@@ -88,9 +92,9 @@ class Buffer {
     return pool_ == nullptr ? Slice() : Slice(pool_->region.all().region(), data(), size());
   }
   [[nodiscard]] Slice first(std::size_t length) const noexcept { return all().first(length); }
-  // invalid_value where it does not lie inside.
+  // Errors: invalid_value if the range is not inside the buffer.
   [[nodiscard]] result<Slice> slice(std::size_t offset, std::size_t length) const;
-  // Gives it back now.
+  // Returns the buffer to its pool now.
   void reset() noexcept {
     if (pool_ != nullptr) detail::give_back(*std::exchange(pool_, nullptr), index_);
   }
@@ -101,9 +105,10 @@ class Buffer {
 };
 static_assert(sizeof(Buffer) <= 32);
 
-// Resolves with a buffer: at once where one is free and nobody waits, else when one comes back, from
-// whatever thread; first come, first served. Errors: shutdown (the pool was destroyed meanwhile),
-// no_lock. On cancellation: withdrawn, canceled. REQUIRES that the pool lives when it is started.
+// Resolves with a buffer. It resolves at once if one is free and no other operation waits;
+// otherwise when a buffer is returned, on any thread. Waiting operations are served in FIFO order.
+// Errors: shutdown (the pool was destroyed meanwhile), no_lock. On cancellation: withdrawn; fails
+// with canceled. REQUIRES that the pool lives when it is started.
 class [[nodiscard]] buffer_operation final : public operation<buffer_operation, Buffer> {
  public:
   explicit buffer_operation(detail::pool_core& pool, reactor* home = nullptr) noexcept
@@ -123,13 +128,13 @@ class [[nodiscard]] buffer_operation final : public operation<buffer_operation, 
   Buffer buffer_;
 };
 
-// Bound to the thread that made it (take(), get(), available()); buffers may be given back anywhere.
-// Never allocates after construction. Buffers may outlive the pool. Destroy it on that thread, or when
-// that one does nothing with its buffers any more.
+// Bound to the thread that created it (take(), get(), available()). Buffers may be returned on any
+// thread. Never allocates after construction. Buffers may outlive the pool. Destroy the pool on its
+// thread, or when that thread no longer uses its buffers.
 class BufferPool {
  public:
-  // `count` buffers of `buffer_bytes` each, 64-byte aligned, in one region of host memory with `rights`,
-  // and local_write, for messages are received into them. Throws
+  // Allocates `count` buffers of `buffer_bytes` each, aligned to 64 bytes, in one region of host
+  // memory. The region has `rights` and local_write, because messages are received into it. Throws
   // cordma::error: invalid_value, no_memory.
   BufferPool(Context& context, std::size_t buffer_bytes, std::uint32_t count,
              access rights = access::local_write);
@@ -140,12 +145,12 @@ class BufferPool {
   }
   ~BufferPool();
 
-  // no_memory when all are on loan.
+  // Returns a free buffer. Errors: no_memory if all are on loan.
   [[nodiscard]] result<Buffer> take() noexcept;
-  // Waits for one instead. Threads that give a buffer back while somebody waits post to the waiter's
-  // reactor, which must outlive that.
+  // Waits for a free buffer. A thread that returns a buffer while an operation waits posts to the
+  // reactor of that operation; this reactor must outlive the post.
   buffer_operation get() noexcept { return buffer_operation(*core_); }
-  // The same for what is no coroutine: `home` is the loop that tells of it.
+  // The same for callers that are not coroutines: the operation completes on the loop `home`.
   buffer_operation get(reactor& home) noexcept { return buffer_operation(*core_, &home); }
   [[nodiscard]] std::size_t buffer_bytes() const noexcept { return core_->buffer_bytes; }
   [[nodiscard]] std::uint32_t count() const noexcept { return core_->count; }

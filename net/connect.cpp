@@ -33,8 +33,9 @@ connect_operation::connect_operation(detail::worker_core& worker,
 
 namespace {
 
-// Whether the next transport is tried after this: one that fails by itself never keeps the others from being used. What
-// the peer answered, and the patience of the caller, hold for all.
+// Whether the next transport is tried after this failure. A failure of one transport never keeps
+// the others from being used. An answer of the peer, and the end of the caller's timeout, apply to
+// all transports.
 bool may_be_better_elsewhere(errc code) noexcept {
   switch (code) {
     case errc::rejected:
@@ -48,7 +49,7 @@ bool may_be_better_elsewhere(errc code) noexcept {
   }
 }
 
-// Of a failure that need not be told beside those of other transports.
+// Whether the failure has to be reported in addition to those of other transports.
 bool says_what_is_wrong(errc code) noexcept {
   return code != errc::unreachable && code != errc::not_supported;
 }
@@ -90,7 +91,7 @@ void connect_operation::drop_endpoint() noexcept {
 }
 
 void connect_operation::fail(failure why) noexcept {
-  // Not answered: it can still be accepted otherwise, or rejected.
+  // The request is not completed: it can still be accepted otherwise, or rejected.
   if (request_ != nullptr) request_->give_back();
   failure_ = std::move(why.with_operation(request_ != nullptr ? "accept" : "connect"));
   finish();
@@ -147,7 +148,7 @@ bool connect_operation::admits(detail::adapter_poller& via) {
 }
 
 void connect_operation::note(transport::kind k, errc code, std::string_view said) {
-  // The first that says more than that the peer is not there.
+  // Keeps the first code that is more specific than an absent peer.
   const bool says_little = outcome_ == errc::not_supported || outcome_ == errc::unreachable;
   if (says_little && code != errc::not_supported) outcome_ = code;
   tried_.append(name(k)).append(": ").append(said).append("; ");
@@ -233,7 +234,7 @@ void connect_operation::do_accept() {
   asked->peer = request_->peer_is();
   cordma::result<std::unique_ptr<transport::queue_pair>> pair =
       via.adapter().accept(request_->id(), *asked, private_data_);
-  if (pair.code() == errc::bad_state) {  // nobody answered it but us
+  if (pair.code() == errc::bad_state) {  // only this side has accepted or rejected it
     fail({errc::connection_reset, "the client went away before it was accepted"});
     return;
   }
@@ -262,7 +263,8 @@ void connect_operation::on_established() noexcept {
   finish();
 }
 
-// What a transport before it failed with may be the better advice. What a peer said is left as it is.
+// Adds the failures of earlier transports, which may be the better advice. Leaves a rejection by
+// the peer unchanged.
 failure connect_operation::after_tried(failure why) const noexcept {
   if (tried_.empty() || why.code() == errc::rejected) return why;
   const std::string_view tried(tried_.data(), tried_.size() - 2);

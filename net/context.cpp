@@ -27,7 +27,7 @@ using transport::kind;
 
 using domain_list = std::vector<std::shared_ptr<transport::domain>>;
 
-// By default, in the order of preference.
+// Default transports, in order of preference.
 constexpr std::array default_order{kind::shm, kind::verbs, kind::tcp};
 
 result<domain_list> alone(result<std::shared_ptr<transport::domain>> made) {
@@ -35,19 +35,19 @@ result<domain_list> alone(result<std::shared_ptr<transport::domain>> made) {
   return domain_list{std::move(*made)};
 }
 
-// The first for everything, those behind it for rails.
+// The first domain is for everything, those after it for rails.
 result<domain_list> make(kind k, const context_options& options) {
   switch (k) {
     case kind::shm: return alone(transport::make_shm(options.shm));
     case kind::tcp: return alone(transport::make_tcp(options.tcp));
     case kind::verbs: return transport::make_verbs_with_rails(options.verbs);
     case kind::sim:
-    case kind::test: break;  // settings have refused them
+    case kind::test: break;  // refused by settings
   }
   return failure{errc::not_supported, "there is no such transport"};
 }
 
-// " with shm.directory = /x (environment CORDMA_SHM_DIRECTORY)"; empty where nobody set anything.
+// " with shm.directory = /x (environment CORDMA_SHM_DIRECTORY)"; empty if nothing was set.
 std::string as_set(kind k, const std::vector<config_entry>& configuration) {
   std::string set;
   for (const config_entry& e : configuration) {
@@ -59,7 +59,7 @@ std::string as_set(kind k, const std::vector<config_entry>& configuration) {
   return set.empty() ? set : " with " + set;
 }
 
-// Keys and blobs know one of each.
+// Keys and blobs have one entry for each kind.
 void require_one_of_each(const std::vector<std::shared_ptr<transport::domain>>& domains) {
   std::array<int, transport::kind_count> of_kind{};
   for (const auto& d : domains) {
@@ -71,7 +71,7 @@ void require_one_of_each(const std::vector<std::shared_ptr<transport::domain>>& 
   }
 }
 
-// Of the transports asked for, or of all that this machine has.
+// Adds the requested transports, or all that this machine has.
 void add_domains(detail::context_core& core, const context_options& options) {
   std::vector<kind> wanted = options.transports;
   const bool by_name = !wanted.empty();
@@ -84,7 +84,8 @@ void add_domains(detail::context_core& core, const context_options& options) {
       core.rail_domains.insert(core.rail_domains.end(), d->begin() + 1, d->end());
       continue;
     }
-    // What this machine does not have is nobody's mistake; a setting that cannot be followed is one.
+    // A transport that this machine lacks is no mistake of the user; a setting that cannot be
+    // followed is.
     const bool has_it = d.code() != errc::not_supported && d.code() != errc::no_memory;
     std::string set = has_it ? as_set(k, core.configuration) : std::string();
     if (k == kind::verbs && options.verbs.pd != nullptr) set += " on verbs.pd";
@@ -113,7 +114,8 @@ result<void> register_everywhere(detail::region_core& region) {
     CORDMA_ASSERT_OP(region.keys[k].lkey, ==, 0U);
     region.keys[k] = *keys;
   }
-  // Whatever a further device cannot do, dead ones among them, is done without: nothing is read by it then.
+  // A registration that fails on an additional device (a dead one, for example) is ignored: the
+  // device then reads nothing into this memory.
   std::size_t place = transport::kind_count;
   for (const auto& d : region.context->rail_domains) {
     const result<transport::memory_keys> keys = d->register_memory(region.range);
@@ -124,8 +126,8 @@ result<void> register_everywhere(detail::region_core& region) {
   return {};
 }
 
-// Looking up what is left takes some 50 us. A program that allocates a little at a time does without, up to a small part
-// of what was left at the last look.
+// Reading the free memory takes about 50 us. Small allocations skip it, up to a small part of the
+// memory that was free at the last check.
 result<void> has_room(detail::context_core& context, std::size_t mapped) {
   constexpr std::int64_t most_unquestioned = std::int64_t{16} << 20;
   constexpr std::int64_t part_unquestioned = 16;
@@ -144,10 +146,10 @@ result<void> has_room(detail::context_core& context, std::size_t mapped) {
   return {};
 }
 
-// Without memfd_create() (a sandbox, an old kernel), memory that only this process maps: peers over shared memory then
-// have it copied.
+// Without memfd_create() (a sandbox, an old kernel), the memory is mapped by this process only:
+// peers over shared memory then access it by copies.
 result<void> map_private(detail::region_core& region, std::size_t mapped) {
-  // All of it now: what memory_left() counts next is then without it.
+  // Populates all of it now, so that the next memory_left() accounts for it.
   constexpr int how = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
   void* const at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, how, -1, 0);
   if (at == MAP_FAILED) {
@@ -159,7 +161,7 @@ result<void> map_private(detail::region_core& region, std::size_t mapped) {
   return {};
 }
 
-// A sandbox, or a kernel, that does not have the call: memory is private then.
+// True if a sandbox or the kernel does not provide the call: memory is private then.
 bool is_refused(int os_errno) noexcept {
   return os_errno == ENOSYS || os_errno == EPERM || os_errno == EACCES || os_errno == EOPNOTSUPP;
 }
@@ -201,7 +203,8 @@ result<void> map_shared(detail::region_core& region, std::size_t bytes) {
   return {};
 }
 
-// Every transport of the Context has to take the memory: any may be the one that a connection goes by.
+// Every transport of the Context has to accept the memory, because a connection may use any of
+// them.
 result<void> takes(const detail::context_core& context, const memory_place& where) {
   if (static_cast<std::size_t>(where.kind) >= transport::memory_kind_count) {
     return failure{errc::invalid_value, "memory_place::kind is none of memory_kind"};
@@ -322,7 +325,7 @@ result<MemoryRegion> Context::register_memory(std::span<std::byte> memory, acces
   const result<void> possible = takes(*core_, where);
   if (!possible) return possible.why();
   const access needed = transport::normalized(rights);
-  if (where.kind == memory_kind::host) {  // of other memory the mappings say nothing
+  if (where.kind == memory_kind::host) {  // the mappings contain no information about other memory
     const result<void> usable = detail::check_mapping(memory, needed);
     if (!usable) return usable.why();
   }

@@ -1,4 +1,4 @@
-// Everything a program needs that does not use Asio; for Asio add <cordma/runtime/asio.hpp>.
+// Includes everything for a program that does not use Asio; for Asio add <cordma/runtime/asio.hpp>.
 #pragma once
 
 #include <cordma/net/address.hpp>

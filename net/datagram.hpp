@@ -1,4 +1,4 @@
-// DatagramEndpoint: one port that talks to many peers, message by message, without a promise.
+// DatagramEndpoint: one port that exchanges unreliable datagrams with many peers.
 #pragma once
 
 #include <cordma/net/endpoint.hpp>
@@ -15,22 +15,22 @@ struct cm_event;
 
 namespace cordma {
 
-// Where a datagram goes to or comes from. A value, to be copied and carried; what is in it is the
-// transport's own.
+// Source or destination address of a datagram. A value that can be copied and transferred; its
+// content is specific to the transport.
 using transport::datagram_peer;
 
-// What recv_from() got.
+// Result of recv_from().
 struct Datagram {
   std::size_t bytes = 0;
   datagram_peer from;
-  std::uint32_t imm = 0;  // host order; 0 where has_imm is false
+  std::uint32_t imm = 0;  // host order; 0 if has_imm is false
   bool has_imm = false;
 };
 
-// T: void (send_to, send_imm_to) or Datagram (recv_from). The buffer is yours again when it is done.
-// On cancellation: still queued for want of credits, it is withdrawn (canceled); posted, it resumes
-// when its completion arrives. Destroyed while posted, it is left behind for good: its region is kept
-// until the completion, and what arrives is dropped.
+// T: void (send_to, send_imm_to) or Datagram (recv_from). The caller owns the buffer again when the
+// operation is done. On cancellation: a request that still waits for a queue entry is withdrawn
+// (canceled); a posted one resumes when its completion arrives. If it is destroyed while posted,
+// the request is abandoned: its region is kept until the completion, and received data is dropped.
 template <class T>
 class [[nodiscard]] datagram_operation final
     : public operation<datagram_operation<T>, T, detail::datagram_base> {
@@ -42,7 +42,7 @@ class [[nodiscard]] datagram_operation final
       : base(endpoint, op, peer) {}
   datagram_operation(datagram_operation&&) noexcept = default;
 
-  // As post_operation::solicited().
+  // See post_operation::solicited().
   [[nodiscard]] datagram_operation solicited() && noexcept
     requires(std::is_void_v<T>)
   {
@@ -66,10 +66,10 @@ class [[nodiscard]] datagram_operation final
 using datagram_send_operation = datagram_operation<void>;
 using datagram_recv_operation = datagram_operation<Datagram>;
 
-// Resolves with the port that is bound at an address, whoever's it is. Errors: invalid_value (the
-// address), unreachable (nobody is bound there, or no way leads there), timed_out (connect_timeout),
-// not_supported (as bind()), not_connected (this port is closed), flushed (it closed meanwhile), shutdown,
-// no_lock. On cancellation: withdrawn, canceled.
+// Resolves with the port that is bound at an address, in any program. Errors: invalid_value (the
+// address), unreachable (no port is bound there, or there is no route), timed_out
+// (connect_timeout), not_supported (as bind()), not_connected (this port is closed), flushed (it
+// closed meanwhile), shutdown, no_lock. On cancellation: withdrawn; fails with canceled.
 class [[nodiscard]] resolve_operation final : public operation<resolve_operation, datagram_peer> {
  public:
   resolve_operation(detail::endpoint_core& endpoint, std::string to);
@@ -94,12 +94,12 @@ class [[nodiscard]] resolve_operation final : public operation<resolve_operation
   datagram_peer found_;
 };
 
-// A handle, move-only; belongs to one Worker and may be used on its thread only (anything else fails
-// with no_lock). Made by Worker::datagram(). A datagram is lost, doubled or overtaken without anybody
-// being told: no error follows. It is lost for certain where the peer has posted no receive, or one
-// too small, or holds another qkey. One-sided operations and flush do not exist here. A request that
-// fails ends alone, and the port goes on; where its device gives it up with one (Soft-RoCE, of a datagram
-// that had no way out), it closes. Destroying it: what is in flight ends as flushed.
+// A move-only handle. Belongs to one Worker and may be used on its thread only (otherwise no_lock).
+// Created by Worker::datagram(). A datagram may be lost, duplicated or reordered without an error.
+// It is always lost if the peer has posted no receive or one that is too small, or has another
+// qkey. One-sided operations and flush do not exist here. A request that fails does not affect the
+// port. If the device shuts the port down because of a failed request (Soft-RoCE, for a datagram
+// that has no route), the port closes. Destroying the handle ends requests in flight as flushed.
 class DatagramEndpoint {
  public:
   DatagramEndpoint() noexcept;
@@ -109,41 +109,43 @@ class DatagramEndpoint {
   ~DatagramEndpoint();
   [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
 
-  // Below, all REQUIRE an endpoint: not default-constructed, not moved from.
+  // All calls below REQUIRE an endpoint that was not default-constructed and not moved from.
 
-  // This port as others address it, its qkey included: carry it to them. bad_state once closed.
+  // The address of this port, including its qkey, for transfer to peers. Errors: bad_state once
+  // closed.
   [[nodiscard]] result<datagram_peer> self() const;
 
-  // Done when the message has left. Errors: invalid_value, before anything is posted, where it is
-  // longer than max_datagram(), the slice is of another Context, or the peer is an empty one.
+  // Done when the message has been sent. Errors: invalid_value, before anything is posted, if the
+  // message is longer than max_datagram(), the slice is of another Context, or the peer is empty.
   datagram_send_operation send_to(const datagram_peer& peer, const Slice& message) noexcept;
   datagram_send_operation send_imm_to(const datagram_peer& peer, const Slice& message,
                                       std::uint32_t imm) noexcept;
-  // One datagram, from anybody: `from` answers it. Errors: not_permitted (the region lacks
-  // local_write), invalid_value.
+  // Receives one datagram from any peer; send to `from` to reply. Errors: not_permitted (the region
+  // lacks local_write), invalid_value.
   datagram_recv_operation recv_from(const Slice& into) noexcept;
 
-  // From now on resolve() of others finds this port at that address, and so does every program on
-  // rdma_cm (port space UDP), until it closes. "host:port", ":0"; the address with the port that was
-  // chosen. Post receives first: whoever finds it may send at once. Errors: invalid_value (the address,
-  // or options.qkey was not transport::bound_qkey), in_use, unreachable (an address of no device),
-  // not_supported (no rdma_cm: verbs alone has it), bad_state (closed), no_lock.
+  // Makes this port available to resolve() of other ports, and to every program on rdma_cm (port
+  // space UDP), under this address until it closes. `where` is "host:port" or ":0". Returns the
+  // address with the port that was chosen. Post receives first: a peer may send as soon as it has
+  // resolved the port. Errors: invalid_value (the address, or options.qkey was not
+  // transport::bound_qkey), in_use, unreachable (an address of no device), not_supported (no
+  // rdma_cm: only verbs has it), bad_state (closed), no_lock.
   [[nodiscard]] result<transport::address> bind(std::string_view where);
-  // Which port is bound at "host:port"; its key comes with it.
+  // Finds the port that is bound at "host:port"; the result contains its key.
   resolve_operation resolve(std::string to);
 
-  // What is sent to group(name) reaches everybody who joined it, the sender as well, and who holds
-  // this port's qkey. Errors: invalid_value (no name), not_found (left without having joined),
+  // A datagram to group(name) reaches every port that joined the group, including the sender, and
+  // that has this port's qkey. Errors: invalid_value (no name), not_found (leave() without join()),
   // bad_state.
   [[nodiscard]] result<datagram_peer> group(const transport::address& name) const;
   result<void> join(const transport::address& group);
   result<void> leave(const transport::address& group);
 
-  // What was started is carried out first; then receives still waiting end as flushed.
+  // Completes the sends that were started, then ends waiting receives as flushed.
   state_operation close() noexcept;
   [[nodiscard]] endpoint_state state() const noexcept;
 
-  [[nodiscard]] std::size_t max_datagram() const noexcept;  // bytes
+  [[nodiscard]] std::size_t max_datagram() const noexcept;  // in bytes
   [[nodiscard]] const endpoint_options& actual() const noexcept;
   [[nodiscard]] transport::kind transport() const noexcept;
   [[nodiscard]] std::size_t inflight() const noexcept;

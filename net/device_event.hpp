@@ -1,4 +1,5 @@
-// Events of the devices behind a Worker: a port that goes down, an address that moves.
+// Asynchronous events of a Worker's devices, such as a port that goes down or an address that
+// moves.
 #pragma once
 
 #include <cordma/net/transport/device_event.hpp>
@@ -15,11 +16,11 @@ class device_event_queue;
 class worker_core;
 }  // namespace detail
 
-// Resolves with the next event of any device of the Worker's transports, in order; at once where one is
-// kept. Where several wait, each event goes to the one who has waited longest. What is about a
-// connection is not told here: it ends that connection, and its first_cause() says so.
-// Errors: not_supported (no transport of the Worker tells of events), shutdown (the Worker is gone),
-// no_lock. On cancellation: withdrawn, canceled.
+// Resolves with the next event of any device of the Worker's transports, in order; at once if one
+// is stored. If several operations wait, each event resolves the one that has waited longest.
+// Events about one connection are not reported here: they end that connection, and its
+// first_cause() contains them. Errors: not_supported (no transport of the Worker reports events),
+// shutdown (the Worker is destroyed), no_lock. On cancellation: withdrawn; fails with canceled.
 class [[nodiscard]] device_event_operation final
     : public operation<device_event_operation, device_event> {
  public:

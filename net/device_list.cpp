@@ -19,7 +19,7 @@ std::string first_line(const fs::path& file) {
   return text.substr(0, text.find('\n'));
 }
 
-// The entries of a folder that are named by a number.
+// Returns the entries of a folder that are named by a number.
 std::vector<unsigned> numbers_in(const fs::path& folder) {
   std::vector<unsigned> found;
   std::error_code none;
@@ -34,7 +34,7 @@ std::vector<unsigned> numbers_in(const fs::path& folder) {
   return found;
 }
 
-// "0000:3b:00.0" of "3B:00.0"; empty where it is no PCI address.
+// Returns "0000:3b:00.0" for "3B:00.0"; empty if it is no PCI address.
 std::string normal_bdf(std::string_view text) {
   std::string full(text);
   if (std::ranges::count(full, ':') == 1) full = "0000:" + full;
@@ -55,7 +55,7 @@ std::vector<device_gid> gids_of(const fs::path& port) {
   for (const unsigned index : numbers_in(port / "gids")) {
     const std::string number = std::to_string(index);
     const result<gid> value = parse_gid(first_line(port / "gids" / number));
-    if (!value || *value == gid{}) continue;  // an empty place
+    if (!value || *value == gid{}) continue;  // an empty entry
     all.push_back({.index = index,
                    .value = *value,
                    .type = first_line(port / "gid_attrs" / "types" / number),

@@ -9,7 +9,8 @@
 
 namespace cordma {
 
-// Who waits for the outcome of connecting; gone, it may leave a connection that nobody wants.
+// Counts a caller that waits for the outcome of connecting. When the last one ends, its connection
+// may no longer be needed.
 class EndpointPool::asking {
  public:
   asking(EndpointPool& pool, std::shared_ptr<line>& l) noexcept : pool_(pool), line_(l) {
@@ -70,7 +71,7 @@ std::shared_ptr<EndpointPool::line> EndpointPool::find(std::string_view to) noex
   if (found == lines_.end()) return nullptr;
   std::shared_ptr<line> l = found->second;
   if (!l->settled.is_set() || l->endpoint.state() == endpoint_state::connected) return l;
-  // It has ended. Whoever has it on loan gives its place back.
+  // The connection has ended. The last loan releases its slot.
   lines_.erase(found);
   if (l->loans == 0 && l->askers == 0) drop(*l);
   return nullptr;
@@ -132,7 +133,7 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
   }
   ++busy_;
   CORDMA_ASSERT_OP(busy_ + closing_, <=, options_.most);
-  if (l->askers == 0) {  // all have given up
+  if (l->askers == 0) {  // all callers have given up
     forget(*l);
     drop(*l);
     co_return;
@@ -158,7 +159,7 @@ task<void> EndpointPool::connect(std::shared_ptr<line> l) {
   changed_.set();
 }
 
-// Once nobody uses it, nor is about to.
+// Makes the connection idle, or drops it, once no caller uses it or is about to.
 void EndpointPool::returned(std::shared_ptr<line>& l) noexcept {
   if (l->loans != 0 || l->askers != 0 || l->linked()) return;
   if (!l->settled.is_set() || !l->endpoint) return;
@@ -170,7 +171,7 @@ void EndpointPool::returned(std::shared_ptr<line>& l) noexcept {
   drop(*l);
 }
 
-// Those that are being closed will be free, too.
+// Connections that are closing will be free, too.
 void EndpointPool::make_room() noexcept {
   while (!idle_.empty() && waiting_ > options_.most - busy_) evict(idle_.front());
 }
@@ -188,7 +189,7 @@ void EndpointPool::evict(line& l) noexcept {
   try {
     tasks_.spawn(close_gently(going));
     ++closing_;
-  } catch (const std::bad_alloc&) {  // then it ends without a word
+  } catch (const std::bad_alloc&) {  // then it ends without notice
     release(l);
   }
 }
@@ -211,7 +212,7 @@ void EndpointPool::drop(line& l) noexcept {
   release(l);
 }
 
-// Its place is free once its queue pair is given back.
+// The slot is free once its queue pair is destroyed.
 void EndpointPool::release(line& l) noexcept {
   l.unlink();
   l.endpoint = Endpoint();

@@ -1,4 +1,4 @@
-// EndpointPool: connections to more peers than there are queue pairs for, made on first use.
+// EndpointPool: connections to more peers than there are queue pairs, made on first use.
 #pragma once
 
 #include <cordma/net/connect.hpp>
@@ -22,40 +22,42 @@ namespace cordma {
 class Worker;
 
 struct endpoint_pool_options {
-  // Connections at a time, 1 to 65536: those that are being made, and those that are being closed, included.
+  // Limit of connections, 1 to 65536, including those that are connecting or closing.
   std::uint32_t most = 16;
-  connect_options connection = {};  // of each; private_data is copied
-  // What makes room for another is closed gracefully, after all that was started on it. Longer than this that
-  // takes only where its peer does not receive: then it is aborted.
+  connect_options connection = {};  // for each connection; private_data is copied
+  // An evicted connection is closed gracefully, after all operations that were started on it. If
+  // that takes longer, because the peer does not receive, it is aborted.
   duration close_timeout = std::chrono::seconds(5);
 };
 
 struct endpoint_pool_counters {
-  std::uint64_t reused = 0;    // loans of what was connected already
-  std::uint64_t connects = 0;  // that succeeded
-  std::uint64_t failures = 0;  // to connect
+  std::uint64_t reused = 0;    // loans of an existing connection
+  std::uint64_t connects = 0;  // successful
+  std::uint64_t failures = 0;  // failed connects
   std::uint64_t evictions = 0;
-  std::uint64_t aborts = 0;  // of those: that were not done in time
+  std::uint64_t aborts = 0;  // of the evictions: not done in time
 };
 
-// Connections that are made when they are first asked for, and lent; of those that nobody has on loan, the one
-// that was used longest ago makes room for another. So few queue pairs talk with many peers, as dynamically
-// connected transport does in hardware. What was started on a connection is carried out before it goes; what it
-// has not received by then is not received any more: who waits for an answer keeps the loan until it is there.
-// Bound to the thread of its Worker, which outlives it, as do connection.messages. REQUIRES that no loan is left,
-// and no borrow() under way, when it is destroyed: then what is idle, or being closed, is aborted.
+// Makes connections on the first request for an address, and lends them. Of the connections without
+// a loan, the least recently used is evicted to make room for a new one. This lets few queue pairs
+// serve many peers, as dynamically connected transport does in hardware. An eviction first executes
+// the operations that were started on the connection. Messages not received by then are lost: a
+// caller that waits for a response keeps its loan until the response has arrived. Bound to the
+// thread of its Worker, which outlives it, as do connection.messages. REQUIRES that no loan exists,
+// and no borrow() is running, when it is destroyed; idle and closing connections are then aborted.
 class EndpointPool {
   struct line;
 
  public:
-  // A connection on loan; several may have it at a time. Move-only; ends before the pool does.
+  // A lent connection, which several loans may share. Move-only. REQUIRES that it ends before the
+  // pool.
   class [[nodiscard]] Loan {
    public:
     Loan(Loan&& other) noexcept
         : pool_(std::exchange(other.pool_, nullptr)), line_(std::move(other.line_)) {}
     Loan& operator=(Loan&&) = delete;
     ~Loan();
-    // As any other: it ends when its peer ends it, or the network.
+    // The connection; it may end at any time because of the peer or the network.
     [[nodiscard]] Endpoint& operator*() const noexcept;
     [[nodiscard]] Endpoint* operator->() const noexcept { return &**this; }
 
@@ -72,32 +74,33 @@ class EndpointPool {
   EndpointPool& operator=(const EndpointPool&) = delete;
   ~EndpointPool();
 
-  // A connection to that address: the one there is, unless it has ended, or a new one, for which it may have to
-  // wait until another is free; first come, first served. Who asks for an address that is being connected to
-  // waits for the same outcome. Throws what connecting ends with. On cancellation: withdrawn, canceled.
+  // Returns a loan of the existing connection to the address `to`, unless that has ended, or of a
+  // new one. A new one may have to wait for another to be released; waiting is FIFO. Callers for an
+  // address that is connecting share the outcome. Throws the errors of connecting. On cancellation:
+  // withdrawn; fails with canceled.
   [[nodiscard]] task<Loan> borrow(std::string to);
-  // The same, where it is connected now; never waits, nor allocates. REQUIRES the Worker's thread.
+  // The same if it is connected now; never waits or allocates. REQUIRES the Worker's thread.
   [[nodiscard]] std::optional<Loan> try_borrow(std::string_view to) noexcept;
-  // Closes all that is not on loan, nor asked for, after what was started there; done when that is closed. Those
-  // that are being made for nobody any more are waited for, too. On cancellation: canceled, and what it has begun to
-  // close is closed nevertheless.
+  // Closes all connections without a loan or a waiting borrow(), after the operations started
+  // there. Done when they are closed. It also waits for connects that no borrow() needs any more.
+  // On cancellation: fails with canceled; connections that began to close are still closed.
   [[nodiscard]] task<void> close();
 
-  // Connections that there are, those under way included: at most endpoint_pool_options::most.
+  // Existing connections, including those in progress: at most endpoint_pool_options::most.
   [[nodiscard]] std::size_t size() const noexcept { return options_.most - places_.available(); }
   [[nodiscard]] const endpoint_pool_counters& counters() const noexcept { return counters_; }
 
  private:
-  // What is known of one address.
+  // State for one address.
   struct line : list_node {
     std::string to;
     Endpoint endpoint;
-    event settled;               // connected, or failed
-    std::optional<failure> why;  // it failed
+    event settled;               // set once connected or failed
+    std::optional<failure> why;  // why connecting failed
     std::uint32_t askers = 0;
     std::uint32_t loans = 0;
-    bool is_made = false;  // just now
-    bool waits = false;    // for a place, and counts in waiting_ while somebody asks for it
+    bool is_made = false;  // its connect is in progress
+    bool waits = false;    // for a slot; counted in waiting_ while askers exist
   };
   struct text_hash {
     using is_transparent = void;
@@ -113,10 +116,10 @@ class EndpointPool {
   void returned(std::shared_ptr<line>& l) noexcept;
   void evict(line& l) noexcept;
   void make_room() noexcept;
-  // Whether something is being closed, or is to be.
+  // Whether a connection is closing or is about to.
   [[nodiscard]] bool is_closing() const noexcept;
   void forget(const line& l) noexcept;
-  // Ends it, and gives its place back; drop(): of one that counts as busy.
+  // Ends the connection and releases its slot. drop() is for one that counts as busy.
   void release(line& l) noexcept;
   void drop(line& l) noexcept;
 
@@ -125,12 +128,12 @@ class EndpointPool {
   std::vector<std::byte> private_data_;
   endpoint_pool_counters counters_;
   std::unordered_map<std::string, std::shared_ptr<line>, text_hash, std::equal_to<>> lines_;
-  list<line> idle_;  // connected, and nobody's: the one that was used longest ago first
+  list<line> idle_;  // connected and without a loan, least recently used first
   semaphore places_;
-  std::size_t waiting_ = 0;  // for a place
-  std::size_t busy_ = 0;     // have one, and are not being closed
+  std::size_t waiting_ = 0;  // lines that wait for a slot
+  std::size_t busy_ = 0;     // lines with a slot that are not closing
   std::size_t closing_ = 0;  // connections
-  event changed_;            // set whenever close() may go on
+  event changed_;            // set whenever close() may continue
   scope tasks_;
 };
 

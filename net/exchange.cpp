@@ -16,7 +16,7 @@
 namespace cordma {
 namespace {
 
-// On the socket: the length, 4 bytes, the lowest first; then the bytes.
+// Format on the socket: the length in 4 bytes, little-endian; then the bytes.
 using length_field = std::array<std::byte, 4>;
 static_assert(max_exchanged <= UINT32_MAX);
 static_assert(sizeof(length_field) == sizeof(std::uint32_t));
@@ -26,7 +26,7 @@ failure too_long(const char* what) {
           std::string(what) + ": more than " + std::to_string(max_exchanged) + " bytes"};
 }
 
-// Gives whether all went out; errno tells otherwise.
+// Returns whether all bytes were written; otherwise errno is set.
 template <class Put>
 bool put_all(std::span<const std::byte> bytes, Put put) {
   while (!bytes.empty()) {
@@ -60,7 +60,7 @@ result<void> get_all(int socket, std::span<std::byte> bytes) {
 
 result<void> write_exchanged(const std::string& path, std::span<const std::byte> bytes) {
   if (bytes.size() > max_exchanged) return too_long("what is to be written");
-  // rename() would put the file in the place of a device, for all who use it.
+  // rename() would replace a device by the file, for all its users.
   struct stat there{};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     return failure{errc::invalid_value,

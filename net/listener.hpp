@@ -18,9 +18,9 @@ class listener_core;
 class pending_request;
 }  // namespace detail
 
-// A peer that asks to be connected. Move-only; answered once: by accept() or reject(). Destroying it
-// unanswered rejects it, and so does destroying the operation of accept() before it was started. Bound to
-// the thread of its Worker: elsewhere its calls fail with no_lock.
+// A connection request of a peer. Move-only. Completed once, by accept() or reject(). Destroying it
+// before that rejects it, and so does destroying the operation of accept() before its start. Bound
+// to the thread of its Worker: on other threads its calls fail with no_lock.
 class ConnectionRequest {
  public:
   ConnectionRequest() noexcept;
@@ -33,12 +33,14 @@ class ConnectionRequest {
   [[nodiscard]] std::span<const std::byte> private_data() const noexcept;
   [[nodiscard]] transport::kind transport() const noexcept;
 
-  // `options.transport` and `options.endpoint.peer` are ignored. Errors: bad_state (answered already), connection_reset (the peer
-  // went away), invalid_value (more private data than max_accept_data), no_memory.
+  // `options.transport` and `options.endpoint.peer` are ignored. Errors: bad_state (accepted or
+  // rejected already), connection_reset (the peer disconnected), invalid_value (more private data
+  // than max_accept_data), no_memory.
   connect_operation accept(const connect_options& options = {});
-  // Gives the request to another Worker of the same Context, so that connections spread over threads:
-  // call it on this Worker's thread, carry the result to the other's (Worker::post), accept it there.
-  // Errors: bad_state (answered, or handed over before), not_supported by this transport.
+  // Moves the request to another Worker of the same Context, to spread connections over threads.
+  // Call it on this Worker's thread, pass the result to the thread of the other (Worker::post), and
+  // accept it there. Errors: bad_state (accepted, rejected or handed over before), not_supported by
+  // this transport.
   [[nodiscard]] result<ConnectionRequest> hand_over(Worker& to);
   // Up to max_accept_data bytes reach the peer with its error.
   result<void> reject(std::span<const std::byte> private_data = {});
@@ -47,7 +49,7 @@ class ConnectionRequest {
   std::shared_ptr<detail::pending_request> pending_;
 };
 
-// On cancellation: withdrawn, canceled. After close(): shutdown.
+// On cancellation: withdrawn; fails with canceled. After close(): shutdown.
 class [[nodiscard]] next_operation final : public operation<next_operation, ConnectionRequest> {
  public:
   explicit next_operation(detail::listener_core& listener) noexcept;
@@ -66,9 +68,9 @@ class [[nodiscard]] next_operation final : public operation<next_operation, Conn
 };
 
 // Listens on every transport of its Worker at once. Move-only; bound to its Worker's thread.
-// Destroying it closes it: on that thread, or when nobody runs the Worker any more. REQUIRES that next()
-// is started while it lives. An empty one (made without arguments, or moved from) can be assigned and
-// destroyed, nothing else.
+// Destroying it closes it: on that thread, or when the Worker no longer runs. REQUIRES that next()
+// is started while it lives. An empty one (default-constructed or moved from) may only be assigned
+// and destroyed.
 class Listener {
  public:
   Listener() noexcept;
@@ -77,18 +79,19 @@ class Listener {
   Listener& operator=(Listener&&) noexcept;
   ~Listener();
 
-  // The next peer that asks. First come, first served. Where the last of its transports is lost (the RDMA
-  // device was removed, or failed): with what it was lost for, now and from then on.
+  // Resolves with the next connection request, in FIFO order. If the last of its transports is lost
+  // (the RDMA device was removed, or failed), it fails with the cause, now and from then on.
   next_operation next() noexcept;
-  // No new requests; those not yet answered are rejected; connections stay. Whoever awaits next()
-  // resumes with shutdown. REQUIRES the thread of its Worker.
+  // Accepts no new requests and rejects those that were not completed; connections stay. Pending
+  // next() operations resume with shutdown. REQUIRES the thread of its Worker.
   void close() noexcept;
-  // With the port chosen, where 0 was asked for.
+  // The bound address, with the chosen port if 0 was requested.
   [[nodiscard]] const transport::address& bound() const noexcept;
-  // Every address that it is reached by, in numbers and without repetitions; "" as a host stands for all of this machine's.
-  // A name may have several.
+  // All addresses by which it can be reached, numeric and without duplicates. An empty host stands
+  // for all addresses of this machine. A name may have several addresses.
   [[nodiscard]] std::vector<transport::address> bound_all() const;
-  // Transports that were to listen and do not, with the reason: one that fails does not stop the others.
+  // Transports that were to listen and do not, with the reason: a failure of one does not stop the
+  // others.
   [[nodiscard]] const std::vector<std::pair<transport::kind, failure>>& missing() const noexcept;
 
  private:

@@ -32,7 +32,7 @@ void require_host(const region_core& region) noexcept {
 
 region_core::~region_core() {
   CORDMA_ASSERT_OP(references.load(std::memory_order_relaxed), <=, 1U);
-  // In a child of fork() the registrations are the parent's.
+  // In a child of fork() the registrations belong to the parent.
   if (context != nullptr && !context->process.inherited()) {
     for (const auto& d : context->domains) {
       const auto k = static_cast<std::size_t>(d->caps().transport);
@@ -123,7 +123,7 @@ result<ibv_mr*> MemoryRegion::native_mr() const {
 
 namespace {
 
-// Apart, so that a slice costs no saved registers.
+// Separate, so that slice() does not save registers.
 [[gnu::noinline, gnu::cold]] failure no_such_part(std::uint64_t offset, std::uint64_t length,
                                                   const char* of, std::uint64_t size) {
   return failure::of(errc::invalid_value, {"slice of ", length, " bytes at offset ", offset,

@@ -1,5 +1,5 @@
-// Registered memory: MemoryRegion and Slice on this side, RemoteMemory and RemoteSlice on the other,
-// and the blob that travels between them.
+// Registered memory: MemoryRegion and Slice for local memory, RemoteMemory and RemoteSlice for
+// memory of a peer, and the blob that transfers the description between them.
 #pragma once
 
 #include <cordma/net/transport/remote_keys.hpp>
@@ -27,13 +27,14 @@ void release(region_core& region) noexcept;
 void require_host(const region_core& region) noexcept;
 }  // namespace detail
 
-// A piece of a MemoryRegion: what operations take. 24 bytes, freely copied; keeps nothing alive: the
-// region must outlive every operation that uses the slice (an operation that is destroyed in flight
-// keeps the region alive itself). A default-constructed slice is empty and fits every operation.
+// A piece of a MemoryRegion, as operations use it. 24 bytes, freely copied. It keeps nothing alive:
+// the region must outlive every operation that uses the slice (an operation that is destroyed in
+// flight keeps the region alive itself). A default-constructed slice is empty and valid for every
+// operation.
 class Slice {
  public:
   Slice() noexcept = default;
-  // An address; of device memory, one that the CPU must not use.
+  // An address; for device memory, one that the CPU must not access.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   // REQUIRES memory_kind::host.
@@ -41,7 +42,7 @@ class Slice {
     if (region_ != nullptr) detail::require_host(*region_);
     return {data_, size_};
   }
-  // Of its region; an empty one is host.
+  // Kind of its region; host for an empty slice.
   [[nodiscard]] memory_kind kind() const noexcept;
   // REQUIRES offset + length <= size().
   [[nodiscard]] Slice part(std::size_t offset, std::size_t length) const noexcept {
@@ -51,7 +52,7 @@ class Slice {
   }
   [[nodiscard]] Slice first(std::size_t length) const noexcept { return part(0, length); }
 
-  // Below: for the library.
+  // For the library.
   Slice(detail::region_core* region, std::byte* data, std::size_t size) noexcept
       : region_(region), data_(data), size_(size) {}
   [[nodiscard]] detail::region_core* region() const noexcept { return region_; }
@@ -63,8 +64,9 @@ class Slice {
 };
 static_assert(sizeof(Slice) <= 32);
 
-// Memory registered with every transport of a Context. A handle: copies share one registration, the
-// last one ends it. Thread-safe. Made by Context::allocate() and Context::register_memory().
+// Memory registered with every transport of a Context. A handle: copies share one registration,
+// which ends with the last copy. Thread-safe. Created by Context::allocate() and
+// Context::register_memory().
 class MemoryRegion {
  public:
   MemoryRegion() noexcept = default;
@@ -82,16 +84,17 @@ class MemoryRegion {
   }
 
   [[nodiscard]] explicit operator bool() const noexcept { return core_ != nullptr; }
-  // An address; of device memory, one that the CPU must not use.
+  // An address; for device memory, one that the CPU must not access.
   [[nodiscard]] std::byte* data() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
   // REQUIRES memory_kind::host.
   [[nodiscard]] std::span<std::byte> bytes() const noexcept;
   [[nodiscard]] access rights() const noexcept;
-  // As registered: what it is, and whose (0 for host memory).
+  // Kind and device as registered (device 0 for host memory).
   [[nodiscard]] memory_kind kind() const noexcept;
   [[nodiscard]] std::uint16_t device() const noexcept;
-  // The memory as an array of trivially copyable objects. REQUIRES memory_kind::host, and data() aligned for T.
+  // The memory as an array of trivially copyable objects. REQUIRES memory_kind::host, and data()
+  // aligned for T.
   template <class T>
   [[nodiscard]] std::span<T> as() const noexcept {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -100,34 +103,35 @@ class MemoryRegion {
     return {reinterpret_cast<T*>(all.data()), all.size() / sizeof(T)};
   }
 
-  // The whole, or a part: invalid_value where it does not lie inside.
+  // The complete region, or a part. Errors: invalid_value if the part is not inside the region.
   [[nodiscard]] Slice all() const noexcept { return Slice(core_, data(), size()); }
   operator Slice() const noexcept { return all(); }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] result<Slice> slice(std::size_t offset, std::size_t length) const;
 
-  // The blob that lets a peer use this memory: versioned, length-checked, little-endian, and always
-  // RemoteMemory::blob_bytes long. It carries the keys: whoever has it can use the rights granted.
-  // Errors: not_permitted (the region grants no remote right), invalid_value (the Context has more
-  // transports than a blob holds keys: transport::remote_keys::most). Remote access ends when the
-  // registration does, save what peers have a RemoteView of.
+  // Returns the blob that lets a peer use this memory: versioned, length-checked, little-endian,
+  // and always RemoteMemory::blob_bytes long. It contains the keys: any process that has it can use
+  // the granted rights. Errors: not_permitted (the region grants no remote right), invalid_value
+  // (the Context has more transports than a blob can hold keys: transport::remote_keys::most).
+  // Remote access ends with the registration, except through a RemoteView that a peer has.
   [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
 
-  // For programs that use libibverbs beside cordma: the key by which requests of their own name this
-  // memory (0: it is not registered there), and the registration itself, borrowed, until the last handle
-  // is gone. not_supported: no transport of the Context stands on libibverbs; bad_state: empty.
+  // For programs that use libibverbs beside cordma: the key by which their own requests refer to
+  // this memory (0: not registered there), and the registration itself. The registration is
+  // borrowed, until the last handle is destroyed. Errors: not_supported: no transport of the
+  // Context uses libibverbs; bad_state: empty.
   [[nodiscard]] std::uint32_t lkey(transport::kind k) const noexcept;
   [[nodiscard]] result<ibv_mr*> native_mr() const;
 
-  // Ends the registration now: from its return on remote access is refused. in_use while other
-  // handles, pool buffers, windows or operations that were destroyed in flight hold it; the handle keeps it
-  // then. Operations that are alive are not counted, as with any Slice: wait for them first.
+  // Ends the registration now: remote access is refused once it returns. Errors: in_use while other
+  // handles, pool buffers, windows or operations that were destroyed in flight refer to it; the
+  // handle then keeps it. Live operations are not counted, as with any Slice: wait for them first.
   result<void> deregister();
 
  private:
   detail::region_core* core_ = nullptr;
 };
 
-// A piece of remote memory: what one-sided operations take. A value.
+// A piece of remote memory, as one-sided operations use it. A value.
 class RemoteSlice {
  public:
   RemoteSlice() noexcept = default;
@@ -150,10 +154,11 @@ class RemoteSlice {
   transport::remote_keys keys_;
 };
 
-// Memory of a peer where it lies, to be read by plain loads: Endpoint::view(). It changes while one looks: copy what
-// is to be judged, and put a fence (std::memory_order_acquire) between what was copied first and what next. A value,
-// and thread-safe; copies share the mapping, which outlives the connection, the registration and the peer itself:
-// then the bytes are what they were last, or whatever the peer's memory holds now.
+// Memory of a peer, mapped for plain loads: Endpoint::view(). It may change while it is read: copy
+// the bytes before checking them, and put a fence (std::memory_order_acquire) between two copies
+// that must not be reordered. A value, and thread-safe. Copies share the mapping, which outlives
+// the connection, the registration and the peer itself: the bytes then keep their last content, or
+// have the current content of the peer's memory.
 class RemoteView {
  public:
   RemoteView() noexcept = default;
@@ -165,25 +170,27 @@ class RemoteView {
   transport::peer_view of_;
 };
 
-// Somebody else's MemoryRegion, as its blob describes it. A value without resources: it holds no
-// memory of the owner in place.
+// A MemoryRegion of a peer, as its blob describes it. A value without resources: it does not keep
+// the owner's memory alive.
 class RemoteMemory {
  public:
-  static constexpr std::size_t blob_bytes = 64;  // the largest blob, and what export_blob() pads to
+  // Size of the longest blob, to which export_blob() pads.
+  static constexpr std::size_t blob_bytes = 64;
 
   RemoteMemory() noexcept = default;
-  // Never trusts the blob: invalid_value (truncated, damaged, without a key, with more keys than fit;
-  // with what was wrong), unsupported_version (naming theirs and ours). Keys of transports that this
-  // build does not know are skipped. Where all are, operations on it fail with not_supported.
+  // Parses an untrusted blob. Errors: invalid_value (truncated, damaged, without a key, with more
+  // keys than fit; the message names the fault), unsupported_version (naming both versions). Keys
+  // of transports that this build does not know are skipped. If all keys are skipped, operations on
+  // it fail with not_supported.
   [[nodiscard]] static result<RemoteMemory> import(std::span<const std::byte> blob);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return whole_.size(); }
   [[nodiscard]] access rights() const noexcept { return rights_; }
-  // Keys of the blob that this build has no transport for.
+  // Number of keys in the blob that this build has no transport for.
   [[nodiscard]] std::size_t skipped() const noexcept;
   [[nodiscard]] RemoteSlice all() const noexcept { return whole_; }
   operator RemoteSlice() const noexcept { return whole_; }  // NOLINT(google-explicit-constructor)
-  // invalid_value where the part does not lie inside.
+  // Errors: invalid_value if the part is not inside.
   [[nodiscard]] result<RemoteSlice> slice(std::uint64_t offset, std::uint64_t length) const {
     return whole_.slice(offset, length);
   }

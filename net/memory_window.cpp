@@ -61,7 +61,7 @@ bind_base::bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::s
   regions_[0] = window_->region();
 }
 
-// In flight, the slot keeps the region until the completion, and the transport the window.
+// In flight, the slot keeps the region until the completion, and the transport keeps the window.
 bind_base::~bind_base() {
   if (slot_ != nullptr) leave_slot();
 }

@@ -1,4 +1,4 @@
-// MemoryWindow: a part of a MemoryRegion that the peer of one Endpoint may use, until it is taken back.
+// MemoryWindow: a part of a MemoryRegion that the peer of one Endpoint may use until it is revoked.
 #pragma once
 
 #include <cordma/net/operations.hpp>
@@ -18,11 +18,11 @@ struct window_deleter {
 using owned_window = std::unique_ptr<window_core, window_deleter>;
 }  // namespace detail
 
-// A window of type 2, as the InfiniBand specification has it: nobody but the peer of its Endpoint can use
-// its key. A handle, move-only; belongs to the Worker of that Endpoint and is used, and destroyed, on its
-// thread only. Made by Endpoint::bind(). While it is bound its region cannot be deregistered.
-// It ends, and its key with it, for good: by release() or destroying it, by the peer's send_invalidate(),
-// and with the connection. On Soft-RoCE any peer of the device can invalidate it that guesses its key.
+// A window of type 2 of the InfiniBand specification: only the peer of its Endpoint can use its
+// key. A move-only handle. Belongs to the Worker of that Endpoint; used and destroyed on its thread
+// only. Created by Endpoint::bind(). Its region cannot be deregistered while it is bound. The
+// window and its key end for good by release() or destruction, by the peer's send_invalidate(), and
+// with the connection. On Soft-RoCE any peer of the device that guesses its key can invalidate it.
 class MemoryWindow {
  public:
   MemoryWindow() noexcept = default;
@@ -30,18 +30,18 @@ class MemoryWindow {
 
   // Whether the peer can use it.
   [[nodiscard]] explicit operator bool() const noexcept;
-  // What it was bound to; 0 and local_read where it is empty.
+  // Size and rights of the binding; 0 and local_read if it is empty.
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] access rights() const noexcept;
-  // What Received::invalidated names once the peer has invalidated it. 0: empty.
+  // The value of Received::invalidated once the peer has invalidated it. 0: empty.
   [[nodiscard]] std::uint64_t key() const noexcept;
 
-  // What lets the peer use it, in the form of MemoryRegion::export_blob(): RemoteMemory::import() reads
-  // it. bad_state where it has ended, or is empty.
+  // Returns the blob that lets the peer use it, in the format of MemoryRegion::export_blob(), for
+  // RemoteMemory::import(). Errors: bad_state if it has ended, or is empty.
   [[nodiscard]] result<std::vector<std::byte>> export_blob() const;
 
-  // From its return on the key is refused, and the region no longer held. Idempotent. no_lock: called
-  // from another thread.
+  // Once it returns, the key is refused and the region is no longer held. Idempotent. Errors:
+  // no_lock: called from another thread.
   result<void> release() noexcept;
 
  private:
@@ -52,7 +52,7 @@ namespace detail {
 
 class bind_base : public post_base {
  public:
-  // Of `region`; what is wrong with it is told when it is started.
+  // An invalid `region` or range is reported when the operation is started.
   bind_base(endpoint_core& endpoint, const MemoryRegion& region, std::size_t offset,
             std::size_t length, access rights) noexcept;
   bind_base(bind_base&&) noexcept = default;
@@ -60,7 +60,7 @@ class bind_base : public post_base {
 
  protected:
   friend class worker_core;
-  // A window of the transport's, to be bound.
+  // Allocates a window of the transport for the bind.
   [[nodiscard]] result<void> prepare() noexcept;
   void bound(std::uint64_t key) noexcept;
   owned_window window_;
@@ -72,9 +72,9 @@ class bind_base : public post_base {
 
 }  // namespace detail
 
-// Resolves with the window once it is bound: its key is known to nobody before. Canceled while it waits
-// for a place in the queue: withdrawn; later it resumes when the bind is done. Destroyed in flight, or
-// with a window that nobody took: the window ends.
+// Resolves with the window once it is bound; its key is not visible before that. Canceled while it
+// waits for a queue entry: withdrawn; later it resumes when the bind is done. If it is destroyed in
+// flight, or with a window that was not taken, the window ends.
 class [[nodiscard]] bind_operation final
     : public operation<bind_operation, MemoryWindow, detail::bind_base> {
  public:

@@ -134,7 +134,7 @@ void message_send::do_start() noexcept {
   leave_at_once();
 }
 
-// The transport did not put it.
+// Called if the transport did not accept the message in the fast path.
 [[gnu::noinline]] void message_send::start_after_all() noexcept {
   peer_of(*endpoint_).take_back(total_);
   start_with_care();
@@ -159,7 +159,8 @@ void message_send::do_cancel() noexcept {
   fail(errc::canceled);
 }
 
-// Those behind it may have room for what they want, and closing may have waited for it alone.
+// The messages behind it may now have space or credits, and closing may have waited only for this
+// one.
 void message_send::leave_queue() noexcept {
   unlink();
   if (endpoint_->frames() != nullptr) peer_of(*endpoint_).pump();
@@ -322,13 +323,13 @@ message_send_operation Endpoint::am_send(std::uint16_t id, std::span<const std::
   return op;
 }
 
-// ---- messages that are held ----
+// ---- held messages ----
 
 HeldMessage::HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept
     : peer_(from), segment_(&held) {}
 
 void HeldMessage::let_go() noexcept {
-  if (!segment_->port->core().home()->enter_to_destroy()) return;  // the parent's
+  if (!segment_->port->core().home()->enter_to_destroy()) return;  // belongs to the parent
   const bool unread = segment_->from != nullptr && segment_->is_offer() && !segment_->taken;
   if (unread) peer_->refuse(*segment_);
   detail::frame_port::let_go(*segment_);

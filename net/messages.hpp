@@ -26,38 +26,42 @@ class peer_core;
 }  // namespace detail
 
 inline constexpr std::uint64_t whole_tag = ~std::uint64_t{0};
-// Slices of one message, at most; the transport may take fewer (endpoint_options::max_segments - 1).
+// Limit of slices in one message; the transport may accept fewer (endpoint_options::max_segments -
+// 1).
 inline constexpr std::size_t most_message_slices = most_segments - 1;
-// Bytes of an active message's header, at most.
+// Limit of an active message's header, in bytes.
 inline constexpr std::size_t most_am_header = 256;
 
 struct message_options {
-  // The longest message that is sent at once, before anybody asks for it, is 16 bytes shorter. A longer one
-  // is announced. Who wants it reads it, where its memory has access::remote_read; else it is written there,
-  // where the receive's memory has access::remote_write (never on shm); else it is sent piece by piece.
-  // 0: what serves best over the transport, capabilities::eager_bytes; else 512 to 1 MiB.
+  // The longest eager message is 16 bytes shorter than this. A longer message is sent by
+  // rendezvous: announced, and matched by a receive. The receiver reads it if its memory has
+  // access::remote_read; else the sender writes it if the receive's memory has access::remote_write
+  // (never on shm); else it is sent in pieces. 0: the best value for the transport,
+  // capabilities::eager_bytes; otherwise 512 to 1 MiB.
   std::uint32_t eager_bytes = 0;
-  std::uint32_t credits = 32;  // messages of one peer that nobody has asked for; then it waits
-  // By how many connections long messages are read, the Endpoint's own included, 8 at most; the lesser of what both
-  // sides say. 0: by one for each device that both Contexts have for the transport (verbs_options::rails). A message
-  // is shared out in proportion to the devices' rates, no part below 64 KiB. The others than the Endpoint's own are
-  // made behind it and end with it; one that cannot be made, or ends before, is done without.
+  std::uint32_t credits = 32;  // limit of unexpected messages from one peer; then the peer waits
+  // Number of connections by which rendezvous messages are read, including the Endpoint's own, at
+  // most 8; the smaller value of the two sides applies. 0: one for each device that both Contexts
+  // have for the transport (verbs_options::rails). A message is divided in proportion to the
+  // devices' rates, into parts of at least 64 KiB. The additional connections are made after the
+  // Endpoint's own and end with it. A connection that cannot be made, or ends earlier, is not used.
   std::uint32_t rails = 0;
-  // How long a peer may take, once connected and from the first message that waits for it on, to say that its
-  // Endpoint carries messages. Nor does closing wait longer where nobody receives as much as the hello of this side.
+  // How long a peer may take, once connected and from the first message that waits for it, to
+  // confirm that its Endpoint carries messages. It also limits closing, if the peer does not even
+  // receive the hello of this side.
   duration hello_timeout = std::chrono::seconds(10);
 };
 
-// What a tagged receive got.
+// Result of a tagged receive.
 struct TagReceived {
   std::size_t bytes = 0;
   std::uint64_t tag = 0;
-  Endpoint* from = nullptr;  // null: it is gone; valid until it is moved or destroyed
+  Endpoint* from = nullptr;  // valid until moved or destroyed; null: already destroyed
 };
 
 namespace detail {
 
-// A message that goes out: waits for a credit, or is posted, or is announced and waits for the peer.
+// A message to be sent: it waits for a credit, is posted, or is announced and waits for the peer.
 class message_send : public operation_base {
  public:
   message_send(endpoint_core& endpoint, protocol::frame_kind eager, std::uint64_t word,
@@ -69,25 +73,25 @@ class message_send : public operation_base {
     if (!ended_well()) [[unlikely]]
       leave_early();
   }
-  // Of an active message. REQUIRES not started.
+  // Sets the header of an active message. REQUIRES not started.
   void set_header(std::span<const std::byte> header) noexcept;
-  // However short it is, it is announced, and comes when it is wanted. REQUIRES that it has bytes.
+  // Sends the message by rendezvous, whatever its size. REQUIRES that it is not empty.
   void announce() noexcept {
     announced_ = true;
     straight_ = false;
   }
-  // It is the library's own, and goes out while its endpoint closes, too.
+  // Marks a message of the library, which is also sent while its endpoint closes.
   void set_own() noexcept { own_ = true; }
-  // It will fail with that, once it is started.
+  // Makes the message fail with `why` once it is started.
   void refuse(failure why) noexcept {
     failure_ = std::move(why);
     straight_ = false;
   }
-  // An active message with an id of the library's own.
+  // Refuses an active message with an id that is reserved for the library.
   [[gnu::cold]] void refuse_id(std::uint16_t id) noexcept;
-  // It was handed to the transport: however it ends, the peer may have it.
+  // The message was passed to the transport: the peer may receive it, whatever its result here.
   [[nodiscard]] bool left() const noexcept { return left_; }
-  // Whether its bytes may still be read where they are; those of a short one lie behind its head.
+  // Whether its memory may still be read. An eager message was copied behind its head.
   [[nodiscard]] bool reads_memory() const noexcept;
 
  protected:
@@ -95,20 +99,20 @@ class message_send : public operation_base {
   friend class peer_core;
   void do_start() noexcept;
   void start_with_care() noexcept;
-  // The transport has its own copy.
+  // Completes the message; the transport has its own copy.
   void start_after_all() noexcept;
   void leave_at_once() noexcept {
     left_ = true;
     set_phase(phase::done);
   }
   void do_cancel() noexcept;
-  // It is destroyed, and may not be done.
+  // Called if it is destroyed and may not be done.
   void leave_early() noexcept;
   void leave_queue() noexcept;
   [[nodiscard]] std::span<const Slice> slices() const noexcept {
     return std::span<const Slice>(slices_).first(count_);
   }
-  // Copied behind its head, unless it is announced.
+  // Whether it is eager: copied behind its head, and not announced.
   [[nodiscard]] bool is_short() const noexcept;
   void fail(failure why) noexcept;
   void succeed() noexcept { finish(); }
@@ -119,18 +123,17 @@ class message_send : public operation_base {
   endpoint_core* endpoint_;
   std::uint64_t word_;
   std::uint64_t total_ = 0;  // bytes of the slices
-  // Of one that waits or is posted:
-  std::uint32_t entry_;  // nowhere, while it is not posted
-  std::uint32_t offer_;  // nowhere, while it is not announced
+  // For a message that waits or is posted:
+  std::uint32_t entry_;  // nowhere while it is not posted
+  std::uint32_t offer_;  // nowhere while it is not announced
   protocol::frame_kind eager_;
-  bool straight_ =
-      true;  // one slice at most, without a header, not announced, and nothing is wrong
+  bool straight_ = true;  // at most one slice; no header, no offer, no error
   bool announced_ = false;
   bool own_ = false;
   bool left_ = false;
   std::uint16_t count_ = 0;
   std::span<const std::byte> header_;
-  union {  // count_ of them are there
+  union {  // the first count_ are constructed
     std::array<Slice, most_message_slices> slices_;
   };
 };
@@ -147,7 +150,7 @@ class message_receive : public operation_base {
     if (!ended_well() && fetch_ != nullptr) [[unlikely]]
       leave_fetch();
   }
-  // For the matcher, where it stands while it is queued.
+  // Position in the matcher while it is queued.
   [[nodiscard]] protocol::tag_place& place() noexcept { return place_; }
   [[nodiscard]] const protocol::tag_place& place() const noexcept { return place_; }
 
@@ -158,45 +161,49 @@ class message_receive : public operation_base {
   void do_start() noexcept;
   void do_cancel() noexcept;
   void fail(failure why) noexcept;
-  // It waits, and never gets a message.
+  // Ends a receive that waits and will not get a message.
   void end_waiting(const failure& why) noexcept {
     unlink();
     fail(why);
   }
-  // It is destroyed while it reads.
+  // Called if it is destroyed while it reads.
   void leave_fetch() noexcept;
-  // Of a message that was found before, or that fails.
+  // Starts a receive of a message that was found before, or one that fails.
   void start_otherwise() noexcept;
-  // Into device memory, or into what cannot be received into.
+  // Starts a receive into device memory, or into memory that cannot receive.
   void start_with_care() noexcept;
   void find_message() noexcept;
-  // Whether that message can come to where it is wanted: device memory takes what devices bring.
+  // Whether the message can be delivered into this receive: device memory accepts only data that an
+  // RDMA device delivers.
   [[nodiscard]] bool takes(const message_segment& s) const noexcept;
   void refuse_message() noexcept;
   void got(std::span<const std::byte> message, std::uint64_t tag, Endpoint* from) noexcept;
-  // Ends one of the matcher's, whose bytes the caller copies before its task runs.
+  // Ends a receive of the matcher; the caller copies its bytes before its task runs.
   void gets_all(std::uint64_t bytes, std::uint64_t tag, Endpoint* from) noexcept;
   void got_part(std::span<const std::byte> message) noexcept;
 
   bool on_device_ = false;  // into device memory
   message_core* core_;
-  message_segment* wanted_ = nullptr;  // of an active message; else it is matched
-  fetch* fetch_ = nullptr;             // while it reads
+  // For an active message; otherwise the matcher finds the message.
+  message_segment* wanted_ = nullptr;
+  fetch* fetch_ = nullptr;  // while it reads
   Slice into_;
   protocol::tag_place place_;
-  union {  // once it is done
+  union {  // valid once it is done
     TagReceived received_;
   };
 };
 
 }  // namespace detail
 
-// Resolves when the memory is yours again: a short message is on its way then, a long one was received.
-// Errors: as an Endpoint's, and truncated (a long one; the receive was shorter, and got what fits), rejected
-// (nobody wants it), not_supported (the peer carries no messages: see hello_timeout; device memory that the peer
-// may not read: see Context::register_memory()). Messages of one endpoint and tag are received in the order in which they are started.
-// They wait their turn while the peer has no room for more. On cancellation: canceled where it waits; once it is
-// posted or announced it ends with the peer's answer, or with the connection.
+// Resolves when the caller owns its memory again: an eager message has been sent then, a rendezvous
+// message was received. Errors: as an Endpoint's, and truncated (a rendezvous message that is
+// longer than its receive, which got the bytes that fit), rejected (refused by the receiver),
+// not_supported (the peer carries no messages: see hello_timeout; device memory that the peer may
+// not read: see Context::register_memory()). Messages of one endpoint and tag are received in the
+// order in which they are started. Messages wait in order while the peer has no credits. On
+// cancellation: canceled if it waits; once it is posted or announced it ends with the peer's
+// response, or with the connection.
 class [[nodiscard]] message_send_operation final
     : public operation<message_send_operation, void, detail::message_send> {
  public:
@@ -209,13 +216,14 @@ class [[nodiscard]] message_send_operation final
   void take() noexcept {}
 };
 
-// Resolves with the first message that it accepts, in the order of arrival. Errors: truncated (the message is
-// longer; the receive holds what fits, and the connection stays), flushed (it was for one endpoint alone,
-// which has ended; or that ended while it was read), shutdown (the Messages or their Worker are gone),
-// not_supported (into device memory, where no RDMA device can bring the message: it waits for the next receive),
-// invalid_value, no_lock, and as an Endpoint's read() where a long message is read, whose failure ends the
-// connection. On cancellation: canceled at once while it waits; one that has its message ends
-// with that.
+// Resolves with the first message that matches, in the order of arrival. Errors: truncated (the
+// message is longer; the receive contains the bytes that fit, and the connection stays), flushed
+// (it was for one endpoint only, which has ended; or the endpoint ended during the read), shutdown
+// (the Messages or their Worker are destroyed), not_supported (into device memory, if no RDMA
+// device can deliver the message, which stays queued for the next receive), invalid_value, no_lock,
+// and, for a rendezvous message that is read, the errors of Endpoint::read(), which end the
+// connection. On cancellation: fails with canceled at once while it waits; a receive that has its
+// message ends with that.
 class [[nodiscard]] tag_recv_operation final
     : public operation<tag_recv_operation, TagReceived, detail::message_receive> {
  public:
@@ -228,45 +236,46 @@ class [[nodiscard]] tag_recv_operation final
   TagReceived take() const noexcept { return received_; }
 };
 
-// A message that is here, or announced, and nobody else's. Move-only. It holds a credit of its peer as long as
-// it lives, and must not outlive the Messages.
+// A message that has arrived, or was announced, and is owned by this handle alone. Move-only. It
+// holds a credit of its peer as long as it lives, and must not outlive the Messages.
 class HeldMessage {
  public:
   HeldMessage(HeldMessage&& other) noexcept
       : peer_(other.peer_), segment_(std::exchange(other.segment_, nullptr)) {}
   HeldMessage& operator=(HeldMessage&&) = delete;
-  // A long one that was not read is refused: rejected, at its sender. REQUIRES the Worker's thread.
+  // Refuses a rendezvous message that was not read; its sender gets rejected. REQUIRES the Worker's
+  // thread.
   ~HeldMessage() {
     if (segment_ != nullptr) end();
   }
 
-  // Null: it is gone.
+  // Null if the endpoint is destroyed.
   [[nodiscard]] Endpoint* from() const noexcept;
-  // Bytes of the data, wherever they are.
+  // Bytes of the data, whether or not they have arrived.
   [[nodiscard]] std::uint64_t size() const noexcept;
-  // Of a message that came at once; empty where it was announced: read() it then.
+  // Data of an eager message. Empty for a rendezvous message: use read().
   [[nodiscard]] std::span<const std::byte> data() const noexcept;
-  // Brings the data there, as much as fits. Errors: truncated, flushed, bad_state (read before),
-  // invalid_value. REQUIRES that this lives until then.
+  // Copies the data into `into`, as much as fits. Errors: truncated, flushed, bad_state (read
+  // before), invalid_value. REQUIRES that this lives until the operation is done.
   [[nodiscard]] tag_recv_operation read(const Slice& into) noexcept;
 
  protected:
   HeldMessage(detail::peer_core* from, detail::message_segment& held) noexcept;
   void end() noexcept;
-  // The same, of whichever message, on any thread.
+  // The same for any message, on any thread.
   void let_go() noexcept;
-  detail::peer_core* peer_;  // while the segment says that it is there
+  detail::peer_core* peer_;  // valid while the segment refers to it
   detail::message_segment* segment_;
 };
 
-// What Messages::tag_claim() found.
+// Result of Messages::tag_claim().
 class TaggedMessage final : public HeldMessage {
  public:
   explicit TaggedMessage(detail::message_segment& held) noexcept;
   [[nodiscard]] std::uint64_t tag() const noexcept;
 };
 
-// What came to a handler; it may outlive that.
+// The message passed to a handler; it may outlive the handler.
 class ActiveMessage final : public HeldMessage {
  public:
   explicit ActiveMessage(detail::message_segment& held) noexcept;
@@ -275,7 +284,7 @@ class ActiveMessage final : public HeldMessage {
 
 using am_handler = std::function<task<void>(ActiveMessage)>;
 
-// What came to a plain handler. Here until that returns.
+// The message passed to a plain handler. Valid until the handler returns.
 struct ShortMessage {
   Endpoint* from = nullptr;
   std::span<const std::byte> header;
@@ -283,13 +292,14 @@ struct ShortMessage {
 };
 using am_function = std::function<void(const ShortMessage&)>;
 
-// What all endpoints of a Worker have in common that are connected with connect_options::messages: who waits for
-// which message, handlers, and the memory for messages that nobody has asked for: places of `eager_bytes`, as many
-// as the `credits` of the endpoints that are used, and for those that a HeldMessage keeps from endpoints that are
-// gone. They are had by 64 at least, then twice as many, and kept. Bound to the Worker's thread. Its endpoints carry
-// tagged and active messages and one-sided operations; plain messages are bad_state there. Both sides have to be
-// connected so. Destroying it ends its endpoints, with shutdown as the cause, and REQUIRES that none of its
-// handlers does it. The Worker outlives it.
+// State shared by all endpoints of a Worker that are connected with connect_options::messages:
+// pending receives, handlers, and memory for unexpected messages. This memory consists of slots of
+// `eager_bytes`: `credits` for each endpoint in use, and those that a HeldMessage keeps after its
+// endpoint was destroyed. At least 64 slots are allocated, then twice as many, and they are kept.
+// Bound to the Worker's thread. Its endpoints carry tagged and active messages and one-sided
+// operations; plain messages fail with bad_state. Both sides have to be connected in this way.
+// Destroying it ends its endpoints, with shutdown as the cause, and REQUIRES that this is not done
+// by one of its handlers. The Worker outlives it.
 class Messages {
  public:
   // Throws cordma::error: invalid_value (options outside their bounds), no_memory.
@@ -298,26 +308,30 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
   ~Messages();
 
-  // From any of its endpoints: a message whose tag equals `tag` in the bits of `mask`.
+  // Receives from any of its endpoints a message with a tag that equals `tag` in the bits of
+  // `mask`.
   tag_recv_operation tag_recv(std::uint64_t tag, const Slice& into,
                               std::uint64_t mask = whole_tag) noexcept;
-  // What such a receive would get now, if anything; it waits on. REQUIRES the Worker's thread, here and below.
+  // Returns the message that such a receive would get now, if any; the message stays queued.
+  // REQUIRES the Worker's thread, as do the calls below.
   [[nodiscard]] std::optional<TagReceived> tag_probe(std::uint64_t tag,
                                                      std::uint64_t mask = whole_tag) noexcept;
-  // The same, and nobody else gets it: for who has to know a message before there is memory for it.
+  // The same, and removes the message from matching. For callers that need its size before they
+  // allocate memory.
   [[nodiscard]] std::optional<TaggedMessage> tag_claim(std::uint64_t tag,
                                                        std::uint64_t mask = whole_tag) noexcept;
-  // Each message of that id begins a task with the handler; several may run at a time. What a handler throws
-  // ends its task alone, see handler_failures(). One that is set anew is for the messages that come later.
-  // Messages of an id without a handler are dropped, long ones refused. Ids from 0xFF00 on are the library's own:
-  // throws invalid_value.
+  // Each message with that id starts a task with the handler; several may run at a time. An
+  // exception of a handler ends only its task, see handler_failures(). A replaced handler applies
+  // to later messages. Messages of an id without a handler are dropped; rendezvous messages are
+  // refused. Ids from 0xFF00 are reserved for the library: throws invalid_value.
   void on(std::uint16_t id, am_handler handler);
-  // The same with a plain function, which is called while the loop looks for what has come. It may start operations,
-  // set handlers, and destroy the Endpoint that the message is from; it must not run the loop. What it throws counts as
-  // well. Long messages to it are refused: they are for tasks, which can wait for their bytes.
+  // The same with a plain function, which the loop calls while it polls for messages. It may start
+  // operations, set handlers, and destroy the Endpoint that sent the message; it must not run the
+  // loop. Its exceptions count as well. Rendezvous messages to it are refused, because only tasks
+  // can wait for their bytes.
   void on(std::uint16_t id, am_function handler);
   [[nodiscard]] std::uint64_t handler_failures() const noexcept;
-  // Of messages without a handler.
+  // Messages without a handler.
   [[nodiscard]] std::uint64_t dropped() const noexcept;
 
   // For the library.

@@ -20,7 +20,7 @@ failure needs_connection() {
 
 }  // namespace
 
-// One that is held has a slot first: what comes for it is dropped, as it is for any other.
+// A held receive is posted first, so that it has a slot: its message is dropped, as for any other.
 void post_base::leave_slot() noexcept {
   if (linked()) endpoint_->post_held();
   if (slot_ != nullptr) endpoint_->worker()->detach(*this);
@@ -95,7 +95,7 @@ void post_base::copy_slices(const post_base& other) noexcept {
   std::copy_n(other.regions_.begin(), regions, regions_.begin());
 }
 
-// Its key is in another place, or there is something wrong.
+// Handles a key of another transport, or a fault.
 void post_base::target_with_care(const RemoteSlice& remote, std::uint64_t bytes) noexcept {
   const transport::kind over = endpoint_->caps().transport;
   request_.rkey = 0;
@@ -106,7 +106,7 @@ void post_base::target_with_care(const RemoteSlice& remote, std::uint64_t bytes)
     refuse(needs_connection());
   } else if (!remote.keys().get(over, request_.rkey)) {
     refuse(no_key(remote.keys(), over));
-  }  // else its Worker is gone, which shows when it is started
+  }  // otherwise its Worker is destroyed, which is reported at the start
 }
 
 void post_base::target_word(const RemoteSlice& word) noexcept {
@@ -163,7 +163,7 @@ void post_base::renew(const Slice& buffer) noexcept {
 }
 
 void post_base::renew_with_care(const Slice& buffer) noexcept {
-  // It never had a place to go to, and still says so.
+  // It never had a valid target, and keeps its failure.
   if (is_one_sided() && request_.rkey == 0) return;
   const std::uint64_t before = total_;
   lease_.reset();
@@ -233,7 +233,7 @@ void post_base::complete_badly(const transport::completion& c) noexcept {
   }
   failure why{transport::to_errc(c.status)};
   why.with_status(static_cast<std::uint16_t>(c.status), c.vendor_err).with_operation(op_name());
-  // A datagram port survives what one request dies of.
+  // A datagram port survives the failure of a request.
   if (endpoint_->granted().type != transport::service::ud) endpoint_->end(why);
   complete_failed(std::move(why));
 }

@@ -16,23 +16,23 @@
 
 namespace cordma {
 
-// Local slices per operation, at most. What a transport really takes may be less: capabilities.
+// Limit of local slices per operation. The limit of a transport may be lower: capabilities.
 inline constexpr std::size_t most_segments = 8;
 static_assert(most_segments <=
               std::numeric_limits<decltype(transport::send_request::segment_count)>::max());
 
-// What a receive got.
+// Result of a receive.
 struct Received {
-  std::size_t bytes = 0;  // of the message; for recv_write_imm: of the write, which is elsewhere
-  std::uint32_t imm = 0;  // host order; 0 where has_imm is false
+  std::size_t bytes = 0;  // of the message; for recv_write_imm: of the write, to other memory
+  std::uint32_t imm = 0;  // host order; 0 if has_imm is false
   bool has_imm = false;
   transport::opcode op = transport::opcode::recv;  // recv or recv_write_imm
-  // The key of the MemoryWindow that the message invalidated, before it was received; 0: none.
+  // Key of the MemoryWindow that the message invalidated, before it was received; 0: none.
   std::uint64_t invalidated = 0;
 };
 
-// What a receive into a pool got: the first `info().bytes` bytes of the buffer are the message. Once
-// the buffer was moved on, bytes() is empty.
+// Result of a receive into a pool: the first `info().bytes` bytes of the buffer are the message.
+// Once the buffer was moved from, bytes() is empty.
 class Message {
  public:
   Message() noexcept = default;
@@ -56,17 +56,18 @@ class endpoint_core;
 struct slot;
 class worker_core;
 
-// One request to a queue pair, in the frame of whoever awaits it. While it is posted, a slot of the
-// worker points to it; destroying it then detaches it: the slot keeps regions and leased buffer until
-// the completion is reaped.
+// One request to a queue pair, stored in the frame of its awaiter. While it is posted, a slot of
+// the worker points to it. Destroying it then detaches it: the slot keeps regions and leased buffer
+// until the completion is reaped.
 class post_base : public operation_base {
  public:
-  // What a request needs beside its slot: eight registered bytes for the old value of an atomic, or
-  // room for the other end of a datagram; or its memory's keys, where it was made before its endpoint
-  // had a transport; or a window of the queue pair's. One test for all keeps other requests free of them.
+  // Additional resource that a request needs beside its slot: eight registered bytes for the old
+  // value of an atomic; memory for the address of a datagram's peer; the keys of its memory, if it
+  // was created before its endpoint had a transport; or a window of the queue pair. One test for
+  // all keeps other requests free of them.
   enum class aside : std::uint8_t { nothing, word, peer, keys, window };
 
-  // Where it takes its place.
+  // The queue that the request is posted to.
   enum class side : std::uint8_t { send, recv };
 
   post_base(endpoint_core& endpoint, transport::opcode op, aside needs) noexcept;
@@ -78,10 +79,10 @@ class post_base : public operation_base {
 
   void add(const Slice& s) noexcept;
   void add(std::span<const Slice> s) noexcept;
-  // As long as the slices added so far.
+  // The remote length is the length of the slices added so far.
   void target(const RemoteSlice& remote) noexcept { target(remote, total_); }
   void target_word(const RemoteSlice& word) noexcept;
-  // The key alone.
+  // Uses only the key of `remote`.
   void target_key(const RemoteSlice& remote) noexcept;
   void set_imm(std::uint32_t imm) noexcept { request_.imm = imm; }
   void set_operands(std::uint64_t operand, std::uint64_t swap) noexcept {
@@ -95,7 +96,7 @@ class post_base : public operation_base {
   void mark_solicited() noexcept;
 
  protected:
-  // What operation asks of every kind.
+  // Hooks that `operation` requires of every kind.
   void do_start() noexcept { is_recv() ? start_recv() : start_send(); }
   void do_cancel() noexcept;
   void start_send() noexcept;
@@ -112,13 +113,13 @@ class post_base : public operation_base {
   void put_now() noexcept;
   void carry_out() noexcept;
   void start_with_care() noexcept;
-  // Why it cannot be carried out, as it stands. REQUIRES that it cannot.
+  // Returns why the request cannot be executed. REQUIRES that it cannot.
   [[nodiscard]] failure obstacle() const noexcept;
-  // Whether it can be one of its slices, as most are: of host memory.
+  // Whether the slice passes the common check for an operation's slices: host memory.
   [[nodiscard]] bool accepts(const Slice& s) const noexcept;
-  // REQUIRES that it accepts it.
+  // REQUIRES accepts(s).
   void put(std::uint16_t place, const Slice& s) noexcept;
-  // What add() does not take at once: device memory, and what is refused.
+  // Adds a slice that add() does not accept directly: device memory, or one that is refused.
   void add_with_care(const Slice& s) noexcept;
   void refuse_slice(const Slice& s) noexcept;
   void refuse_length(std::uint64_t remote) noexcept;
@@ -136,7 +137,7 @@ class post_base : public operation_base {
   [[nodiscard]] bool is_recv() const noexcept { return request_.op == transport::opcode::recv; }
   [[nodiscard]] side own_side() const noexcept { return is_recv() ? side::recv : side::send; }
   [[nodiscard]] const char* op_name() const noexcept { return transport::name(request_.op); }
-  // Of a receive that no transport has: it needs no operand.
+  // For a receive that was not passed to the transport yet; it has no other use for the operand.
   void set_held_since(coarse_time t) noexcept { request_.operand = t; }
   [[nodiscard]] coarse_time held_since() const noexcept {
     return static_cast<coarse_time>(request_.operand);
@@ -145,7 +146,7 @@ class post_base : public operation_base {
   aside aside_;
   slot* slot_ = nullptr;  // while it is posted
   endpoint_core* endpoint_;
-  // As it goes to the transport; id and segments are filled in when it is posted. After an atomic,
+  // The request for the transport; id and segments are set when it is posted. After an atomic,
   // operand is the old value.
   transport::send_request request_;
   std::uint64_t total_ = 0;  // bytes
@@ -159,8 +160,8 @@ static_assert(std::is_trivially_copyable_v<transport::send_request> &&
                   std::is_trivially_copyable_v<transport::segment>,
               "a request moves with the operation that it is of");
 
-// A request of a datagram port. `peer_` is where it goes; after a receive, where it came from: until
-// then the transport writes to memory of the slot, which outlives this.
+// A request of a datagram port. `peer_` is its destination; after a receive, its source. Until the
+// receive completes, the transport writes to memory of the slot, which outlives this object.
 class datagram_base : public post_base {
  public:
   datagram_base(endpoint_core& endpoint, transport::opcode op,
@@ -173,14 +174,15 @@ class datagram_base : public post_base {
 
 }  // namespace detail
 
-// T: void (send, write, read, flush), Received, Message, std::uint64_t (the old value of an atomic).
-// The buffers are yours again when it is done. On cancellation: a request still queued for want of
-// credits is withdrawn (canceled); a posted one whose buffer is leased from a pool is left behind and
-// the awaiter resumes at once (canceled): the message that would have been its goes to the endpoint's
-// next receive into a pool, started already or later; any other posted one resumes when its completion
-// arrives.
-// Destroyed while posted, it is left behind for good: regions and leased buffer are kept until the
-// completion, and what arrives is dropped.
+// T: void (send, write, read, flush), Received, Message, std::uint64_t (the old value of an
+// atomic). The caller owns the buffers again when the operation is done. On cancellation:
+//  * A request that still waits for a queue entry is withdrawn (canceled).
+//  * A posted one with a buffer leased from a pool is abandoned, and the awaiter resumes at once
+//    (canceled). Its message goes to the endpoint's next receive into a pool, started already or
+//    later.
+//  * Any other posted request resumes when its completion arrives.
+// Destroyed while posted, it is abandoned: regions and leased buffer are kept until the completion,
+// and received data is dropped.
 template <class T>
 class [[nodiscard]] post_operation final
     : public operation<post_operation<T>, T, detail::post_base> {
@@ -193,9 +195,9 @@ class [[nodiscard]] post_operation final
                                               : detail::post_base::aside::nothing) {}
   post_operation(post_operation&&) noexcept = default;
 
-  // Marks a message, or a write with immediate: it wakes a peer that sleeps through others, see
-  // Worker::wake_for(). Where every message wakes anyway it says nothing new. invalid_value on what
-  // consumes no receive of the peer. REQUIRES not started.
+  // Marks a message, or a write with immediate, to wake a peer that does not wake for others; see
+  // Worker::wake_for(). It has no effect if every message wakes the peer. Errors: invalid_value for
+  // a request that consumes no receive of the peer. REQUIRES not started.
   [[nodiscard]] post_operation solicited() && noexcept
     requires(std::is_void_v<T>)
   {
@@ -203,9 +205,9 @@ class [[nodiscard]] post_operation final
     return std::move(*this);
   }
 
-  // The same request once more, with this memory: for loops that keep a few operations and never make
-  // new ones. Await or start it as if it were new. Endpoint, remote memory, immediate and mark stay; a
-  // one-sided request keeps its length (else invalid_value). REQUIRES done(), and that its awaiter was
+  // Prepares the same request again, with this memory, for loops that reuse a few operations. Await
+  // or start it as if it were new. Endpoint, remote memory, immediate and mark stay. A one-sided
+  // request keeps its length (else invalid_value). REQUIRES done(), and that its awaiter was
   // resumed.
   void again(const Slice& buffer) noexcept
     requires(std::is_void_v<T> || std::is_same_v<T, Received>)

@@ -1,4 +1,5 @@
-// receive_credits: a sender that waits until its peer has a receive for it, instead of being refused.
+// receive_credits: makes a sender wait until its peer has posted a receive, so that no send is
+// refused.
 #pragma once
 
 #include <cordma/net/endpoint.hpp>
@@ -8,30 +9,31 @@
 namespace cordma {
 
 struct receive_credit_options {
-  // Between two looks at the peer's count while it has no receive for us.
+  // Interval between two reads of the peer's count while it has no receive for this side.
   duration look_again = std::chrono::microseconds(50);
 };
 
-// Opt-in, for one direction of a connection: the receiving side publishes how many receives it posted
-// (Endpoint::publish_receives, in memory with access::remote_read, whose blob it gives to the sender
-// by any means), and the sender takes a credit for each message, with immediate or without, and each
-// write with immediate. No message then arrives before its receive, whatever rnr_retry is. A look at
-// the count is a remote read, made only when all known credits are used. Bound to the endpoint's
-// thread, and must not outlive the endpoint. Allocates when it is made.
+// Optional flow control for one direction of a connection. The receiving side publishes the number
+// of receives it posted (Endpoint::publish_receives, in memory with access::remote_read; it passes
+// the blob of this memory to the sender by any means). The sender takes a credit for each message,
+// with immediate or without, and each write with immediate. No message then arrives before its
+// receive, whatever rnr_retry is. Reading the count is a remote read, made only when all known
+// credits are used. Bound to the endpoint's thread, and must not outlive the endpoint. Allocates in
+// its constructor.
 class receive_credits {
  public:
-  // Throws cordma::error: no_memory. REQUIRES that all messages on `sender` take a credit here, from
-  // the first one on.
+  // Throws cordma::error: no_memory. REQUIRES that all messages on `sender` take a credit here,
+  // from the first one on.
   receive_credits(Context& context, Endpoint& sender, const RemoteSlice& posted_by_peer,
                   const receive_credit_options& options = {});
 
-  // Done when the peer has a receive for one more message; first come, first served. Throws what the
-  // remote read fails with: flushed when the connection ended. On cancellation: canceled, and nothing
-  // is taken.
+  // Done when the peer has a receive for one more message; in FIFO order. Throws the errors of the
+  // remote read: flushed when the connection ended. On cancellation: fails with canceled, and no
+  // credit is consumed.
   [[nodiscard]] task<void> take();
-  // Known to be there, and not taken.
+  // Known credits that were not taken.
   [[nodiscard]] std::uint64_t available() const noexcept { return posted_ - taken_; }
-  // How often the peer's count was looked at.
+  // Number of reads of the peer's count.
   [[nodiscard]] std::uint64_t looks() const noexcept { return looks_; }
 
  private:

@@ -26,7 +26,7 @@ struct remote_sync {
         imm(b.imm),
         notices(b.notices) {}
 
-  // Throws where it cannot be used like this.
+  // Throws if the event cannot be used in this way.
   void check(access wanted, const char* who) const;
 
   Context context;
@@ -35,8 +35,9 @@ struct remote_sync {
   std::uint32_t imm;
   bool notices;
   Endpoint* over = nullptr;  // null until it is started
-  MemoryRegion room;  // what is read comes into the first word, what is written from the second
-  std::uint64_t last_seen = 0;  // of the counter; may have changed since
+  // The first word receives data that is read; written data starts at the second.
+  MemoryRegion room;
+  std::uint64_t last_seen = 0;  // value of the counter; may have changed since
   mutex reading;
   mutex writing;
 };
@@ -53,7 +54,7 @@ void remote_sync::check(access wanted, const char* who) const {
 
 namespace {
 
-// Why peers that publish cannot come over this transport, or those that subscribe; "" where they can.
+// Returns why publishers or subscribers cannot use this transport; "" if they can.
 std::string obstacle(const remote_sync& event, const transport::capabilities& c) {
   if (event.word.rkey(c.transport) == 0) return "the SyncEvent was not exported on it";
   const bool adds = has(event.rights, access::remote_atomic);
@@ -71,14 +72,15 @@ task<std::uint64_t> read_counter(remote_sync* event) {
   co_return event->last_seen;
 }
 
-// Tells the owner of the change it follows, of nothing itself: so the change is refused by whoever has
-// no such event any more, even where nobody receives notices.
+// Notifies the owner of the preceding change. It addresses zero bytes of the event, so a peer that
+// no longer has the event refuses the notice, even if no receives are posted for notices.
 send_operation notice(remote_sync* event) {
   const RemoteSlice nothing = event->word.slice(0, 0).value();
   return event->over->write_imm(nothing, Slice(), event->imm).solicited();
 }
 
-// All eight bytes at once where a write would not be, whatever others make of the counter meanwhile.
+// Replaces all eight bytes at once if a write would not do so, even while other peers change the
+// counter.
 task<void> swap_counter(remote_sync* event, std::uint64_t value) {
   for (;;) {
     const std::uint64_t expected = event->last_seen;

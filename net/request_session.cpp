@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t most_in_a_row = 1U << 20;
 
-// Whether the peer has said so, and not this side.
+// Whether the error came from the peer, and not from this side.
 bool is_answer(errc code) noexcept {
   return code == errc::not_found || code == errc::rejected || code == errc::truncated;
 }
@@ -78,7 +78,7 @@ void RequestSession::drop_unused() noexcept {
       try {
         closing_.spawn(close_quietly(std::make_unique<Endpoint>(std::move(l->endpoint))));
       } catch (const std::bad_alloc&) {
-        // Then it ends without a word.
+        // Then it ends without notice.
       }
     }
     return true;
@@ -90,7 +90,7 @@ task<void> RequestSession::close_quietly(std::unique_ptr<Endpoint> endpoint) {
   try {
     co_await with_timeout(options_.close_timeout, endpoint->close());
   } catch (...) {
-    // It ends without a word, for want of time or memory.
+    // The deadline passed, or memory is missing: it ends without notice.
   }
   endpoint.reset();
   dropped_.set();
@@ -135,7 +135,7 @@ void RequestSession::move_to(std::string_view address, const failure& why) {
   moved_to_ = address;
 }
 
-// Half of the time at least, by xorshift64*.
+// Waits at least half of the time; the rest is random, by xorshift64*.
 task<void> RequestSession::pause(std::uint32_t failures) {
   if (failures == 0) co_return;
   duration time = options_.first_pause;
@@ -155,7 +155,7 @@ task<RequestSession::use> RequestSession::connected(std::uint32_t again) {
   const mutex::guard alone = co_await connecting_.lock();
   const bool is_there =
       current_ != nullptr && current_->endpoint.state() == endpoint_state::connected;
-  // The attempts that it waited for were its own as well.
+  // Other callers made the attempts that this one waited for; their failure applies to it too.
   if (given_up_ != before && !is_there) throw_error(*why_given_up_);
   for (;;) {
     if (current_ != nullptr) {
@@ -211,7 +211,8 @@ bool RequestSession::goes_on(link& over, const failure& why, std::string_view mo
     return true;
   }
   const errc code = why.code();
-  const bool serves_none = code == errc::not_supported;  // there, and of no use
+  // Reachable, but without a server for requests.
+  const bool serves_none = code == errc::not_supported;
   const bool unsent = code == errc::flushed || code == errc::not_connected || serves_none;
   if (!unsent && code != errc::connection_reset) {
     if (is_answer(code)) on_answer(over);
@@ -238,7 +239,7 @@ task<Response> RequestSession::ask(question what) {
   std::uint32_t cut_off = 0;
   std::uint32_t sent_on = 0;
   for (;;) {
-    const std::uint32_t again = cut_off > 1 ? cut_off - 1 : 0;  // at once for the first time
+    const std::uint32_t again = cut_off > 1 ? cut_off - 1 : 0;  // the first retry is immediate
     const use over = co_await with_deadline(until, connected(again));
     const duration left = limited ? std::max(until - home.now(), duration(1)) : duration::zero();
     call_operation op(requests_->core(), over->endpoint.core(), what.how, what.method, what.request,
@@ -251,7 +252,8 @@ task<Response> RequestSession::ask(question what) {
     if (!goes_on(*over, got.why(), op.redirected_to(), what.options.idempotent)) {
       throw_error(got.why());
     }
-    // It may be what ends them, and may be sent in a circle while others are answered.
+    // The call may itself end its connections, or be redirected in a circle while others are
+    // answered.
     const bool moved = !op.redirected_to().empty();
     if (++(moved ? sent_on : cut_off) >
         (moved ? options_.most_redirects : options_.most_failures)) {

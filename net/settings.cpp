@@ -33,7 +33,7 @@ std::string joined(const std::vector<transport::kind>& kinds) {
 
 constexpr const char* by_route = "route";
 
-// "route", or a place in the table of GIDs.
+// Parses "route", or an index into the GID table.
 result<int> parse_gid_index(const std::string& text) {
   if (text == by_route) return -1;
   int value = -1;
@@ -49,7 +49,7 @@ std::string format_gid_index(int index) { return index == -1 ? by_route : std::t
 
 using calls = transport::verbs_calls;
 
-// As it would be written in the environment.
+// The text of the value in the environment.
 const char* text_of(calls which) {
   switch (which) {
     case calls::automatic: return "auto";
@@ -62,7 +62,7 @@ const char* text_of(bool flag) { return flag ? "true" : "false"; }
 const std::string& text_of(const std::string& text) { return text; }
 std::string text_of(std::integral auto number) { return std::to_string(number); }
 
-// As subnet managers print it, 0x8001, or in decimal.
+// Parses 0x8001, as subnet managers print it, or decimal.
 result<std::uint16_t> parse_pkey(const std::string& text) {
   const bool hex = text.starts_with("0x") || text.starts_with("0X");
   unsigned value = 0;
@@ -222,7 +222,7 @@ transport::verbs_options settings::verbs() const {
   o.calls = table_.get(verbs_calls_);
   o.rails = static_cast<std::uint8_t>(table_.get(verbs_rails_));
   o.relaxed_ordering = table_.get(verbs_relaxed_ordering_);
-  o.pd = code_.verbs.pd;  // a pointer: nobody else can name it
+  o.pd = code_.verbs.pd;  // a pointer: only code can set it
   return o;
 }
 
@@ -233,7 +233,8 @@ context_options settings::options() const {
   for (const std::string& name : names) {
     if (name == "auto") continue;
     const transport::kind k = parse_transport(name).value();
-    if (std::ranges::count(o.transports, k) == 0) o.transports.push_back(k);  // twice is once
+    // Duplicates count once.
+    if (std::ranges::count(o.transports, k) == 0) o.transports.push_back(k);
   }
   o.trace = table_.get(trace_);
   o.shm.directory = table_.get(shm_directory_);

@@ -1,5 +1,5 @@
-// The settings of a Context: what code, the environment and a file say, in this order of strength,
-// and where each value came from. Programs meet it through Context::configuration().
+// The settings of a Context: the values from code, the environment and a file, in this priority,
+// and the source of each value. Programs use it through Context::configuration().
 #pragma once
 
 #include <cordma/net/context.hpp>
@@ -11,16 +11,17 @@
 
 namespace cordma {
 
-// A value. `transport`, `shm.*`, `tcp.*`, `verbs.*`; CORDMA_SHM_RING_BYTES is shm.ring_bytes, and so on.
+// A value. The keys are `transport`, `shm.*`, `tcp.*`, `verbs.*`; CORDMA_SHM_RING_BYTES is
+// shm.ring_bytes, and so on.
 class settings {
  public:
-  // What wins over what: a field of `from_code` that the program assigned, be it its default once more; then the
-  // environment; then the file that CORDMA_CONFIG names; then the default. Of `transports`, which is a plain
-  // list, an empty one is not assigned. Throws cordma::error, naming key, value, place and what is allowed:
-  // invalid_value, not_found, not_permitted.
+  // Priority: a field of `from_code` that the program assigned, even if to its default; then the
+  // environment; then the file that CORDMA_CONFIG names; then the default. For `transports`, which
+  // is a plain list, an empty one counts as not assigned. Throws cordma::error, naming key, value,
+  // place and the allowed values: invalid_value, not_found, not_permitted.
   explicit settings(const context_options& from_code);
 
-  // `from_code` with everything that code left open filled in.
+  // `from_code` with all fields filled in that code did not assign.
   [[nodiscard]] context_options options() const;
   [[nodiscard]] std::vector<config_entry> effective() const { return table_.effective(); }
   // CORDMA_* variables that name no setting.

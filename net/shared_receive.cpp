@@ -50,7 +50,8 @@ void shared_receive_core::await_buffer() noexcept {
       [](operation_base&, void* core) noexcept {
         auto& self = *static_cast<shared_receive_core*>(core);
         if (self.ended_) return;
-        self.hunger_.reset();  // the buffer is back in the pool, unless somebody else waits for one
+        // The buffer is back in the pool, unless another operation waits for one.
+        self.hunger_.reset();
         self.feed();
       },
       this);

@@ -81,7 +81,7 @@ void stream_write_operation::do_start() noexcept {
   stream_->write(*this);
 }
 
-// Those behind it may have room for what they want, and the end may have waited for it alone.
+// The writes behind it may now fit, and the end may have waited only for this one.
 void stream_write_operation::do_cancel() noexcept {
   if (state() != phase::queued) return;
   detail::stream_core& stream = *stream_;
@@ -177,14 +177,14 @@ task<void> Stream::close() {
     co_await core.next_change();
     require_alive(life);
   }
-  // On its way is not there: on shm a request is done when it lies in the ring.
+  // A sent request has not arrived: on shm it is done once it is in the ring.
   send_operation arriving = core.endpoint().flush();
   const result<void> arrived = co_await arriving.result();
   require_alive(life);
   if (arrived.ok()) core.note_all_seen();
   co_await core.endpoint().close();
   require_alive(life);
-  // The peer's last words may still be on their way here, its end among them.
+  // The peer's last messages, including its end, may still be in flight.
   while (said && !core.has_ended()) {
     co_await core.next_change();
     require_alive(life);

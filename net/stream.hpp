@@ -1,4 +1,4 @@
-// Stream: bytes in order over a connection of its own, with half-close.
+// Stream: an ordered byte stream over a separate connection, with half-close.
 #pragma once
 
 #include <cordma/net/context.hpp>
@@ -17,21 +17,23 @@ namespace cordma {
 
 namespace detail {
 class stream_core;
-// What ends an operation: some of its bytes, or all of them.
+// Whether an operation ends with some of its bytes, or with all of them.
 enum class stream_extent : std::uint8_t { some, whole };
 }  // namespace detail
 
 struct stream_options {
-  // That the peer may have written and nobody has read yet; and that were copied here to be written there, and are
-  // not yet: a peer that offers more room gets no more memory of this side's.
+  // Limit of bytes that the peer may have written and that were not read yet. It also limits the
+  // bytes that were copied here and not yet written to the peer: a peer that offers a larger window
+  // does not use more memory on this side.
   std::uint32_t window_bytes = 1U << 19;
-  std::uint32_t notices = 64;  // pieces of it; each is a receive. At least 16
+  std::uint32_t notices = 64;  // pieces of the window; each is a receive. At least 16
 };
 static_assert(std::is_trivially_destructible_v<stream_options>);
 
-// Resolves with how many bytes were read, at least one; 0 is the end: the peer writes no more. Errors:
-// connection_reset, or what the connection broke for (its end came before the stream's), shutdown (the Stream
-// or its Worker is gone), no_lock. On cancellation: withdrawn, canceled, and nothing is lost.
+// Resolves with the number of bytes read, at least one; 0 is the end of the stream: the peer writes
+// no more. Errors: connection_reset, or the cause of the connection's failure (it ended before the
+// stream), shutdown (the Stream or its Worker is destroyed), no_lock. On cancellation: withdrawn;
+// fails with canceled; no bytes are lost.
 class [[nodiscard]] stream_read_operation final
     : public operation<stream_read_operation, std::size_t> {
  public:
@@ -50,7 +52,8 @@ class [[nodiscard]] stream_read_operation final
   [[nodiscard]] bool has_enough() const noexcept {
     return got_ == into_.size() || (got_ != 0 && until_ == detail::stream_extent::some);
   }
-  // What the ready list would do. REQUIRES done(), and that it is awaited. It may be gone then, and its Stream.
+  // Runs the operation's ready-list function directly. REQUIRES done(), and that it is awaited. The
+  // operation and its Stream may be destroyed when it returns.
   void go_on() noexcept { run_function()(*this); }
 
   detail::stream_core* stream_;
@@ -59,10 +62,12 @@ class [[nodiscard]] stream_read_operation final
   detail::stream_extent until_;
 };
 
-// Resolves with how many bytes were written. They are yours again then, and on their way; that the peer has read
-// them, only an answer tells. Errors: not_connected (after shutdown_send() or close()), connection_reset and what
-// else the connection broke for, shutdown, invalid_value, no_lock. On cancellation: one that waits for the peer to
-// read is withdrawn, canceled; where some of it is posted it resolves with that, once that is on its way.
+// Resolves with the number of bytes written. The caller owns them again then, and they are being
+// sent; only a reply confirms that the peer has read them. Errors: not_connected (after
+// shutdown_send() or close()), connection_reset and other causes of the connection's failure,
+// shutdown, invalid_value, no_lock. On cancellation: a write that waits for the peer to read is
+// withdrawn and fails with canceled; if a part is posted, it resolves with the length of that part
+// once it has been sent.
 class [[nodiscard]] stream_write_operation final
     : public operation<stream_write_operation, std::size_t> {
  public:
@@ -83,28 +88,30 @@ class [[nodiscard]] stream_write_operation final
   [[nodiscard]] bool has_enough() const noexcept {
     return written_ != 0 && until_ == detail::stream_extent::some;
   }
-  // No more of it is posted; it ends when what is posted has.
+  // Posts no more of it; it ends once the posted parts have ended.
   void end() noexcept;
   void fail(failure why) noexcept;
 
   detail::stream_core* stream_;
-  std::span<const std::byte> bytes_;  // read here only where it is copied
+  std::span<const std::byte> bytes_;  // accessed here only if it is copied
   Slice registered_;                  // empty: copied
   std::size_t written_ = 0;
   std::uint32_t under_way_ = 0;  // requests that carry parts of it
   detail::stream_extent until_;
 };
 
-// The data goes by remote writes into a ring of the reader's, and is read from there. Bound to the thread of
-// its Worker. Both ends of the connection are opened as streams; nothing else may use it. Destroying it ends
-// the connection at once; what the peer has not read by then may be lost: close() first.
+// Data is transferred by remote writes into a ring of the reader, and read from that ring. Bound to
+// the thread of its Worker. Both ends of the connection have to be opened as streams; nothing else
+// may use it. Destroying it ends the connection at once, and data that the peer has not read by
+// then may be lost: close() first.
 class Stream {
  public:
-  // Takes the Endpoint over, which has sent and received nothing yet. Errors: invalid_value (options outside
-  // their bounds, or more notices than the endpoint has receives), not_connected (the Endpoint is not connected yet, or
-  // no more), not_supported (capabilities::ordered_path is false), unsupported_version and connection_aborted (the peer is
-  // no stream), timed_out (its end was not opened within connect_timeout), no_memory, and what the connection broke
-  // for. On cancellation: canceled, and the connection ends.
+  // Takes ownership of the Endpoint, which has sent and received nothing yet. Errors: invalid_value
+  // (options outside their bounds, or more notices than the endpoint has receives), not_connected
+  // (the Endpoint is not connected yet, or no longer), not_supported (capabilities::ordered_path is
+  // false), unsupported_version and connection_aborted (the peer is no stream), timed_out (the
+  // peer's end was not opened within connect_timeout), no_memory, and the cause of the connection's
+  // failure. On cancellation: fails with canceled, and the connection ends.
   [[nodiscard]] static task<Stream> open(Context context, Endpoint connected,
                                          stream_options options = {});
   Stream() noexcept;
@@ -112,40 +119,46 @@ class Stream {
   Stream& operator=(Stream&&) noexcept;
   ~Stream();
 
-  // Some of what is there, at once where there is any. An empty span succeeds with 0.
+  // Reads some of the available bytes, at once if there are any. An empty span succeeds with 0.
   stream_read_operation read_some(std::span<std::byte> into) noexcept;
-  // As much as the peer has room for, and this side for copies, at least one byte. They are yours as soon as it is
-  // done, which is at once where there is room.
+  // Writes as many bytes as the peer's window and this side's copy buffer have space for, at least
+  // one. The caller owns the bytes again once it is done; with enough space it is done at once.
   stream_write_operation write_some(std::span<const std::byte> bytes) noexcept;
 
-  // All of it. Throw what read_some() and write_some() do; a stream that ends before is truncated.
+  // Read or write the complete span. Throw the errors of read_some() and write_some(); a stream
+  // that ends before that throws truncated.
   [[nodiscard]] task<void> read(std::span<std::byte> into);
   [[nodiscard]] task<void> write(std::span<const std::byte> bytes);
-  // All of it, without a copy, from registered memory; done when the transport has taken it. Several can be under
-  // way, and come in the order in which they were started: who gives up one gives up those behind it first, or else
-  // they come without what was to be before them.
+  // Writes all bytes, without a copy, from registered memory; done when the transport has accepted
+  // them. Several may be in flight, and arrive in the order in which they were started. To cancel
+  // one, first cancel those behind it; otherwise they arrive without the bytes that were to precede
+  // them.
   stream_write_operation write(const Slice& bytes) noexcept;
 
-  // What is here, without a copy, in one piece (there may be more behind its end): valid until consume(). Both
-  // REQUIRE the thread of its Worker.
+  // Available bytes, without a copy, in one piece (there may be more behind its end). Valid until
+  // consume(). Both REQUIRE the thread of its Worker.
   [[nodiscard]] std::span<const std::byte> peek() const noexcept;
   // REQUIRES bytes <= peek().size().
   void consume(std::size_t bytes) noexcept;
 
-  // Memory of the program's that the peer may write to directly: its number at the peer, once a byte that is
-  // written here later has been read there. It needs access::remote_write. Errors: invalid_value,
-  // not_permitted, not_connected, full (16 are mapped), no_memory, no_lock.
+  // Maps memory of the program that the peer may write to directly. Returns its number at the peer,
+  // which is valid once the peer has read a byte that is written here later. The memory needs
+  // access::remote_write. Errors: invalid_value, not_permitted, not_connected, full (16 are
+  // mapped), no_memory, no_lock.
   [[nodiscard]] result<std::uint32_t> map(const MemoryRegion& memory);
-  // To memory that the peer has mapped; nothing is told there, but what is written here later is read only after
-  // these bytes are in place. Errors: not_found (no such number), invalid_value (outside of it), as write_some().
+  // Writes to memory that the peer has mapped. The peer is not notified, but bytes written here
+  // later are read only after these bytes have arrived. Errors: not_found (no such number),
+  // invalid_value (outside of it), as write_some().
   send_operation write_at(std::uint32_t number, std::uint64_t offset, const Slice& bytes) noexcept;
 
-  // The peer reads what was written, and then the end; reading here goes on. Idempotent.
+  // Ends the sending direction: the peer reads the written bytes, and then the end. Reading here
+  // continues. Idempotent.
   result<void> shutdown_send() noexcept;
-  // Done when all that was written is at the peer, and the connection is closed here. What has not been read
-  // here can still be. Where it breaks before that, or had broken, the connection is closed and this throws what it
-  // broke for; but not where all that was written is at the peer, which had ended its own side and went. On
-  // cancellation: canceled; what was written, and the end, go out all the same.
+  // Done when all written bytes are at the peer, and the connection is closed here. Bytes not read
+  // here can still be read. If the connection fails before that, or had failed, it is closed and
+  // this throws the cause; it does not throw if all written bytes are at the peer, which had ended
+  // its own side and closed. On cancellation: fails with canceled; the written bytes, and the end,
+  // are still sent.
   [[nodiscard]] task<void> close();
 
   [[nodiscard]] Endpoint& endpoint() noexcept;

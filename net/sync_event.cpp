@@ -30,7 +30,7 @@ failure off_thread(const reactor& home) {
   return home.wrong_thread("a SyncEvent may only be used on the thread of its Worker");
 }
 
-// What a location adds to the counter's memory.
+// Access rights that the locations require of the counter's memory.
 access rights_of(const sync_event_options& o) noexcept {
   access rights = access::local_write;
   if (o.publisher == sync_location::remote) {
@@ -40,7 +40,7 @@ access rights_of(const sync_event_options& o) noexcept {
   return rights;
 }
 
-// 0, or 1, 2, 4 or 8 consecutive bytes of 0xFF.
+// True for 0, or 1, 2, 4 or 8 consecutive bytes of 0xFF.
 bool whole_bytes(std::uint64_t mask) noexcept {
   if (mask == 0) return true;
   const int bits = std::popcount(mask);
@@ -61,7 +61,7 @@ std::string_view name(sync_location where) noexcept {
   return "?";
 }
 
-// The receives of one listen(): of nothing, each posted again once it was used.
+// The receives of one listen(): empty, each posted again once it was used.
 class SyncEvent::listening final : public list_node {
  public:
   listening(SyncEvent& owner, Endpoint& from) : owner_(owner) {
@@ -77,7 +77,7 @@ class SyncEvent::listening final : public list_node {
     ended_.set();
   }
   [[nodiscard]] event::wait_operation until_ended() noexcept { return ended_.wait(); }
-  // Where something else than closing ended it.
+  // Throws if the end had another cause than closing.
   void throw_if_broken() const {
     if (broken_) throw_error(*broken_);
   }
@@ -183,7 +183,7 @@ result<void> SyncEvent::use_backing(access needed) {
   return {};
 }
 
-// All that start() does in both modes. REQUIRES nothing; leaves a fresh event as it was on failure.
+// The part of start() that both modes share. REQUIRES nothing; on failure the event is unchanged.
 result<void> SyncEvent::prepare() {
   if (phase_.load() != phase::fresh) {
     return failure{errc::bad_state, "a SyncEvent is started once: make another"};
@@ -243,7 +243,7 @@ result<void> SyncEvent::stop() {
   const phase was = phase_.load();
   if (was == phase::fresh) return wrong_phase();
   if (was == phase::async && !home_->on_owner_thread()) return off_thread(*home_);
-  // What comes out does not matter: this is where a sanitizer finds a backing that has gone.
+  // The value is not used: with this access a sanitizer detects a backing that was freed.
   if (was != phase::stopped) static_cast<void>(counter().load(std::memory_order_acquire));
   phase_.store(phase::stopped);
   const failure why{errc::shutdown, "the SyncEvent was stopped"};
@@ -336,7 +336,7 @@ void SyncEvent::begin(detail::sync_base& op) noexcept {
 }
 
 void SyncEvent::look() noexcept {
-  if (home_ == nullptr) return;  // nobody waits
+  if (home_ == nullptr) return;  // no waiters
   if (!home_->enter()) return;
   if (rising_.empty() && others_.empty()) return;
   const std::uint64_t now = counter().load(std::memory_order_acquire);

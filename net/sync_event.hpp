@@ -1,5 +1,5 @@
-// SyncEvent: a counter of 64 bits that is set, added to, read and waited for, by this process and by
-// peers over connections; remote_sync_event.hpp is their side.
+// SyncEvent: a 64-bit counter that is set, added to, read and waited for, by this process and by
+// peers over connections; remote_sync_event.hpp is the interface of the peers.
 #pragma once
 
 #include <cordma/net/context.hpp>
@@ -24,9 +24,9 @@ class Endpoint;
 class SyncEvent;
 class Worker;
 
-// Who uses a SyncEvent beside the process that made it.
+// Users of a SyncEvent beside the process that created it.
 enum class sync_location : std::uint8_t {
-  cpu,     // nobody
+  cpu,     // none
   remote,  // peers, over connections
   gpu,     // not_supported
   dpa,     // not_supported
@@ -34,20 +34,22 @@ enum class sync_location : std::uint8_t {
 [[nodiscard]] std::string_view name(sync_location where) noexcept;
 
 enum class sync_notices : std::uint8_t {
-  every_change,  // peers tell its owner of each change: see SyncEvent::listen()
-  none,          // nobody is told: for counters that are read, not waited for
+  every_change,  // peers notify its owner of each change: see SyncEvent::listen()
+  none,          // no notifications: for counters that are read, not waited for
 };
 
 struct sync_event_options {
-  std::optional<sync_location> publisher;   // sets and adds; must be said
-  std::optional<sync_location> subscriber;  // reads and waits; must be said
-  // Where the counter lies: eight bytes, aligned to eight, of this Context. It begins as what is there,
-  // and keeps the region registered. Its memory has to be there until the event is stopped, which looks at
-  // it once more: AddressSanitizer finds there what went too early. Peers use the region's own key: they
-  // can reach all of it, and until its registration ends. Empty: memory of the event's own, which begins as 0.
+  std::optional<sync_location> publisher;   // sets and adds; required
+  std::optional<sync_location> subscriber;  // reads and waits; required
+  // Memory of the counter: eight bytes, aligned to eight, of this Context. The counter starts with
+  // the current content, and keeps the region registered. The memory has to exist until the event
+  // is stopped, which reads it once more so that AddressSanitizer detects memory that was freed too
+  // early. Peers use the key of the region: they can reach all of it, until its registration ends.
+  // Empty: memory of the event itself, which starts as 0.
   Slice backing = {};
   sync_notices notices = sync_notices::every_change;
-  std::uint32_t notice = 0;  // the immediate of notices: for who receives them without listen()
+  // Immediate of notices, for programs that receive them without listen().
+  std::uint32_t notice = 0;
 };
 static_assert(std::is_trivially_destructible_v<sync_event_options>);
 
@@ -65,10 +67,10 @@ struct sync_condition {
   }
 };
 
-// What a thread does between two looks at the counter.
+// How a thread waits between two reads of the counter.
 enum class sync_wait : std::uint8_t {
-  spin,     // looks again: notices at once, one core busy
-  yield,    // lets others run first, where they wait for this core
+  spin,     // reads again: sees changes at once, one core busy
+  yield,    // first yields to other threads that wait for this core
   suspend,  // sleeps for 50 us
 };
 
@@ -87,15 +89,16 @@ class sync_base : public operation_base {
   void resolve(std::uint64_t counter) noexcept;
 
   SyncEvent* event_;
-  sync_condition condition_;  // of set and add: only its value
+  sync_condition condition_;  // set and add use only its value
   std::uint64_t counter_ = 0;
   kind kind_;
 };
 
 }  // namespace detail
 
-// T: void (set), std::uint64_t (the counter before an add; the counter that was read, or that met the
-// condition). All but waits are done at once. On cancellation: a wait is withdrawn, canceled.
+// T: void (set), std::uint64_t (the counter before an add; the counter that was read, or that met
+// the condition). All except waits complete at once. On cancellation: a wait is withdrawn and fails
+// with canceled.
 template <class T>
 class [[nodiscard]] sync_operation final
     : public operation<sync_operation<T>, T, detail::sync_base> {
@@ -113,57 +116,60 @@ class [[nodiscard]] sync_operation final
   }
 };
 
-// Started once, in one of two modes: with a Worker, it is bound to its thread and its calls are
-// awaited; without, its calls block and may come from any thread that is not running a reactor. What
-// belongs to the other mode, or comes before the start or after stop(), fails with bad_state.
+// Started once, in one of two modes. With a Worker, it is bound to the Worker's thread and its
+// calls are awaited. Without one, its calls block and may be made on any thread that is not running
+// a reactor. Calls of the other mode, before the start or after stop() fail with bad_state.
 //
-// A change made here wakes who waits here. A peer's change is followed, on the same connection, by a
-// notice: a write of nothing, with immediate. The owner has a receive posted for each and then looks at
-// the counter, so that it can sleep until one comes: listen() does both. Where nobody receives, or no
-// longer does, publishers wait until the connection ends or the event is gone: say sync_notices::none
-// there. An event that blocks is looked at anyway, and wants none.
+// A change by this process wakes its own waiters. A change by a peer is followed, on the same
+// connection, by a notice: an empty write with immediate. The owner posts a receive for each notice
+// and then reads the counter, so that it can sleep until one arrives; listen() does both. If the
+// owner does not receive notices, or stops, publishers wait until the connection ends or the event
+// is destroyed: use sync_notices::none then. A blocking event is polled anyway, and should use
+// none.
 //
-// What is written before a set or an add is seen by who saw its outcome. The counter is never seen half
-// changed. Adds wrap at 2^64. Over several transports they are atomic with each other where each is
-// atomic with the CPU (capabilities::atomic_with_cpu). A set made here may be lost where it meets adds of
-// one that is not, or a set by a peer of one that splits words: see RemoteSyncEvent::set().
+// Data written before a set or an add is visible to a reader that sees its result. The counter is
+// never seen half changed. Adds wrap at 2^64. Operations over several transports are atomic with
+// each other if each is atomic with the CPU (capabilities::atomic_with_cpu). A set by this process
+// may be lost if it coincides with adds over a transport that is not, or with a set by a peer over
+// one that splits words: see RemoteSyncEvent::set().
 class SyncEvent {
  public:
-  // Keeps the Context. Nothing is checked until it is started.
+  // Keeps a handle to the Context. Options are checked by start().
   explicit SyncEvent(const Context& context, const sync_event_options& options) noexcept;
   SyncEvent(const SyncEvent&) = delete;
   SyncEvent& operator=(const SyncEvent&) = delete;
-  // Stops it. From then on peers are refused (remote_access, which ends their connection), unless the
-  // counter lies in a region of the program's. REQUIRES the Worker's thread, or that no call blocks.
+  // Stops the event. Peers are then refused (remote_access, which ends their connection), unless
+  // the counter is in a region of the program. REQUIRES the Worker's thread, or that no call
+  // blocks.
   ~SyncEvent();
 
-  // Errors: bad_state (publisher or subscriber not said; started before), not_supported (gpu, dpa;
-  // a backing in device memory),
-  // invalid_value (backing of other than 8 bytes, misaligned, or of another Context; `home` is of
-  // another Context), not_permitted (backing without local_write, or without the rights that peers
-  // need: remote_write and remote_atomic to publish, remote_read to subscribe), no_memory, no_lock.
-  // The Worker may go before the event, its reactor may not.
+  // Errors: bad_state (publisher or subscriber not set; started before), not_supported (gpu, dpa; a
+  // backing in device memory), invalid_value (backing of other than 8 bytes, misaligned, or of
+  // another Context; `home` is of another Context), not_permitted (backing without local_write, or
+  // without the rights that peers need: remote_write and remote_atomic to publish, remote_read to
+  // subscribe), no_memory, no_lock. The Worker may be destroyed before the event, its reactor may
+  // not.
   result<void> start(Worker& home);
   result<void> start_blocking();
-  // Who waits, and listen(), end with shutdown; nothing starts it again. Errors: bad_state (not
-  // started), no_lock.
+  // Ends waits and listen() with shutdown. The event cannot be started again. Errors: bad_state
+  // (not started), no_lock.
   result<void> stop();
 
-  // What RemoteSyncEvent::import() takes: versioned, checked, 88 bytes. Whoever has it can use what
-  // the locations grant. Errors: bad_state, not_permitted (neither location is remote), not_supported
-  // (publisher remote, and no transport of the Context has atomics), invalid_value (more transports than a
-  // blob has keys for).
+  // Returns the blob for RemoteSyncEvent::import(): versioned, checked, 88 bytes. Any process that
+  // has it can use the rights that the locations grant. Errors: bad_state, not_permitted (neither
+  // location is remote), not_supported (publisher remote, and no transport of the Context has
+  // atomics), invalid_value (more transports than a blob has keys for).
   [[nodiscard]] result<std::vector<std::byte>> export_remote() const;
 
-  // Awaited. Errors: bad_state, no_lock; waits: shutdown, and invalid_value for a mask that is neither
-  // 0 nor 1, 2, 4 or 8 consecutive bytes of 0xFF; add: not_supported where peers publish over a
-  // transport whose atomics and the CPU's do not see each other: add through a connection then.
+  // Awaited. Errors: bad_state, no_lock; waits: shutdown, and invalid_value for a mask that is
+  // neither 0 nor 1, 2, 4 or 8 consecutive bytes of 0xFF; add: not_supported if peers publish over
+  // a transport with atomics that are not atomic with the CPU: then add through a connection.
   sync_operation<void> set(std::uint64_t value) noexcept;
   sync_operation<std::uint64_t> add(std::uint64_t value) noexcept;
   sync_operation<std::uint64_t> get() noexcept;
-  // Waits for one comparison, greater, with the whole mask resume in the order of their values, and
-  // first come first served among equals; others as they came. A value that comes and goes between
-  // two looks may be missed.
+  // Waits for one comparison, greater, with the complete mask resume in the order of their values,
+  // and FIFO among equals; other waits in FIFO order. A value that is replaced between two reads
+  // may be missed.
   sync_operation<std::uint64_t> wait(const sync_condition& until) noexcept;
   // Strictly greater: nothing is greater than 2^64 - 1.
   sync_operation<std::uint64_t> wait_gt(std::uint64_t value,
@@ -173,24 +179,25 @@ class SyncEvent {
   sync_operation<std::uint64_t> wait_ne(std::uint64_t value,
                                         std::uint64_t mask = sync_condition::whole) noexcept;
 
-  // Receives the notices of whoever publishes at the other end of `from`, until that connection is
-  // closed; one call per connection. REQUIRES that nobody else receives on `from`, now or later: a
-  // message that is not empty ends the connection (truncated). Allocates when it begins. Throws
-  // bad_state, no_lock; flushed where the connection broke, truncated; shutdown after stop(). On cancellation:
-  // canceled, at once; the receives that are posted stay so and drop what comes for them.
+  // Receives the notices of a publisher at the other end of `from`, until that connection is
+  // closed; one call per connection. REQUIRES that no other receives are started on `from`, now or
+  // later: a message that is not empty ends the connection (truncated). Allocates at its start.
+  // Throws bad_state, no_lock; flushed if the connection failed, truncated; shutdown after stop().
+  // On cancellation: fails with canceled at once; posted receives stay and drop their messages.
   [[nodiscard]] task<void> listen(Endpoint& from);
-  // Wakes who waits for what the counter is now: for programs that receive notices themselves, or that
-  // look without any. REQUIRES the Worker's thread.
+  // Wakes waiters with a condition that the current counter meets. For programs that receive
+  // notices themselves, or that poll without notices. REQUIRES the Worker's thread.
   void look() noexcept;
-  // How many wait. Counts them.
+  // Number of waiting operations; linear in that number.
   [[nodiscard]] std::size_t waiting() noexcept;
 
   // These block. Errors: bad_state (also on a thread that is running a reactor), add: as above.
   result<void> blocking_set(std::uint64_t value);
   result<std::uint64_t> blocking_add(std::uint64_t value);
   [[nodiscard]] result<std::uint64_t> blocking_get();
-  // Any mask. Also timed_out, shutdown. A peer's change comes as the transport brings it: where that
-  // needs the target's progress, another thread runs a Worker of this Context meanwhile.
+  // Accepts any mask. Also fails with timed_out, shutdown. A peer's change becomes visible as the
+  // transport delivers it: if that needs progress at the target, another thread has to run a Worker
+  // of this Context meanwhile.
   [[nodiscard]] result<std::uint64_t> blocking_wait(const sync_condition& until, sync_wait how,
                                                     duration timeout = duration::max());
 
@@ -213,13 +220,12 @@ class SyncEvent {
   Context context_;
   sync_event_options options_;
   std::atomic<phase> phase_{phase::fresh};
-  reactor* home_ = nullptr;  // null where it blocks
+  reactor* home_ = nullptr;  // null in blocking mode
   MemoryRegion region_;
   std::uint64_t* counter_ = nullptr;
-  std::optional<transport::kind>
-      apart_;                       // peers publish over it, and it is not atomic with the CPU
-  list<detail::sync_base> rising_;  // greater, with the whole mask: in order of their values
-  list<detail::sync_base> others_;  // as they came
+  std::optional<transport::kind> apart_;  // peers publish over it; not atomic with the CPU
+  list<detail::sync_base> rising_;        // greater, with the complete mask: sorted by value
+  list<detail::sync_base> others_;        // in FIFO order
   list<listening> listeners_;
 };
 

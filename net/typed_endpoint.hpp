@@ -1,4 +1,5 @@
-// typed_endpoint: an Endpoint whose service is known to the compiler, and so what it cannot do.
+// typed_endpoint: an Endpoint with its service as a template parameter; unsupported calls do not
+// compile.
 #pragma once
 
 #include <cordma/net/endpoint.hpp>
@@ -7,8 +8,8 @@
 
 namespace cordma {
 
-// What the InfiniBand specification gives to each service. Connected ones only: a datagram port is a
-// DatagramEndpoint.
+// Operations of each service in the InfiniBand specification. Connected services only: a datagram
+// port is a DatagramEndpoint.
 template <transport::service S, transport::opcode Op>
 concept carries = S == transport::service::rc ||
                   (S == transport::service::uc &&
@@ -16,15 +17,16 @@ concept carries = S == transport::service::rc ||
                     Op == transport::opcode::write || Op == transport::opcode::write_imm ||
                     Op == transport::opcode::recv));
 
-// The calls of Endpoint; those that S does not carry do not compile. What the transport below lacks
-// is still not_supported when it runs. Threading, buffers and errors are Endpoint's.
+// The calls of Endpoint; those that S does not carry do not compile. Operations that the transport
+// lacks still fail with not_supported at run time. Threading, buffers and errors are those of
+// Endpoint.
 template <transport::service S>
   requires(S != transport::service::ud)
 class typed_endpoint {
   using opcode = transport::opcode;
 
  public:
-  // invalid_value, and `any` is left as it was, where it is of another service.
+  // Errors: invalid_value if `any` is of another service; `any` is then unchanged.
   [[nodiscard]] static result<typed_endpoint> from(Endpoint&& any) {
     if (any.actual().type != S) {
       return failure{errc::invalid_value,
@@ -32,7 +34,7 @@ class typed_endpoint {
     }
     return typed_endpoint(std::move(any));
   }
-  // What every service has, and this one as well.
+  // The untyped Endpoint, with the calls that every service has, and those of S.
   [[nodiscard]] Endpoint& erased() noexcept { return any_; }
 
   template <class... Args>

@@ -26,14 +26,14 @@ asio_host::asio_host(reactor& home, const asio_host_options& options)
 asio_host::~asio_host() {
   home_.set_sleeper(nullptr);
   home_.remove(*this);
-  reactor_fd_.release();  // the reactor's own
+  reactor_fd_.release();  // owned by the reactor
 }
 
 std::size_t asio_host::ask() noexcept {
   ++polls_;
   passes_left_ = options_.passes;
   last_ask_ = home_.now();
-  if (io_.stopped()) io_.restart();  // somebody's stop() is not ours
+  if (io_.stopped()) io_.restart();  // a stop() of the program must not stop the host
   return io_.poll();
 }
 
@@ -64,7 +64,8 @@ void asio_host::sleep(int) noexcept {
   io_.run_one();
 }
 
-// Handlers in the io_context keep it alive and find out by `driven` whether the driver still is.
+// Handlers in the io_context keep this object alive; `driven_` shows whether the driver still
+// exists.
 class asio_driver::state : public std::enable_shared_from_this<asio_driver::state> {
  public:
   state(reactor& r, asio::io_context& io) : driven_(&r), io_(io), fd_(io, r.fd()) {}
@@ -90,7 +91,7 @@ class asio_driver::state : public std::enable_shared_from_this<asio_driver::stat
   void pump() {
     for (int i = 0; i < turns_between_handlers; ++i) {
       const bool worked = driven_->turn();
-      if (driven_ == nullptr) return;  // destroyed by what ran
+      if (driven_ == nullptr) return;  // destroyed by a handler of this pass
       if (!worked) {
         if (driven_->prepare_wait() == arm_state::armed) return wait();
       }

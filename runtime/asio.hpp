@@ -26,26 +26,26 @@
 namespace cordma {
 
 struct asio_host_options {
-  // Asking the io_context costs a system call, so in busy times it is asked at most once in so many
-  // passes and in so much time; at once where cordma itself handed it work.
+  // Polling the io_context takes a system call. A busy reactor polls it at most once per `passes`
+  // passes and once per `interval`, but at once if cordma itself gave it work.
   unsigned passes = 16;
   duration interval = std::chrono::microseconds(10);
 };
 
-// An io_context that lives on a reactor's thread: timers, sockets and whole Asio libraries beside
-// RDMA. The reactor runs it, and sleeps in it. Bound to the thread of the reactor, which must use the
-// real clock and be run by run() or run_until(), and must outlive the host. A handler that throws
-// ends the program; io_context::stop() has no effect beyond the pass it is called in.
+// An io_context that lives on a reactor's thread: timers, sockets and complete Asio libraries
+// beside RDMA. The reactor runs it, and sleeps in it. Bound to the thread of the reactor, which
+// must use the real clock, be run by run() or run_until(), and outlive the host. A handler that
+// throws ends the program; io_context::stop() has no effect beyond the pass in which it is called.
 class asio_host final : private poller, private sleeper {
  public:
-  // Throws cordma::error: not_supported where the reactor's time is not real.
+  // Throws cordma::error: not_supported if the reactor's time is not real.
   explicit asio_host(reactor& home, const asio_host_options& options = {});
   ~asio_host() override;
   asio_host(const asio_host&) = delete;
   asio_host& operator=(const asio_host&) = delete;
 
   [[nodiscard]] asio::io_context& context() noexcept { return io_; }
-  // How often the io_context was asked.
+  // Number of times the io_context was polled.
   [[nodiscard]] std::uint64_t polls() const noexcept { return polls_; }
 
  private:
@@ -69,10 +69,11 @@ class asio_host final : private poller, private sleeper {
   std::uint64_t polls_ = 0;
 };
 
-// The other way round: a thread that runs `io` drives the reactor beside its own handlers. One thread
-// only may run `io`. The reactor turns until it is idle, then its descriptor is waited for like a
-// socket; it yields to other handlers after so many turns. Starts at once; ends when destroyed, on
-// that thread or while nobody runs `io`. Keeps `io` from running out of work.
+// The reverse of asio_host: a thread that runs `io` drives the reactor beside its own handlers.
+// Only one thread may run `io`. The reactor runs passes until it is idle, then the driver waits for
+// its descriptor like for a socket; after a limited number of passes it yields to other handlers.
+// Starts at once. Ends when it is destroyed, on that thread or while no thread runs `io`. Keeps
+// `io` from running out of work.
 class asio_driver {
  public:
   asio_driver(reactor& driven, asio::io_context& io);
@@ -96,8 +97,8 @@ struct completion<void> {
   using signature = void(std::exception_ptr);
 };
 
-// A task under way on behalf of an Asio completion handler. Born on any thread, ends on the reactor,
-// delivered on the handler's executor, where the cancellation slot belongs as well.
+// A running task of an Asio completion handler. Created on any thread, ends on the reactor, and is
+// delivered on the handler's executor. The cancellation slot belongs to that executor as well.
 template <class T, class Handler>
 class async_state {
  public:
@@ -151,7 +152,7 @@ class async_state {
           owner(s) {}
     async_state& owner;
   };
-  // The handler's work, with the state in its keeping until it runs or is dropped.
+  // The handler's work: owns the state until it runs or is dropped.
   class delivery {
    public:
     using allocator_type = typename async_state::allocator_type;
@@ -213,7 +214,7 @@ class async_state {
     if constexpr (!std::is_void_v<T>) {
       if (!error_) value_.emplace(task_.handle().promise().take());
     }
-    task_ = task<T>();  // its frame, and what it held of this reactor, end here
+    task_ = task<T>();  // destroys its frame, and its references to this reactor
     home_.expect_work();
     const executor_type where = asio::get_associated_executor(handler_);
     asio::dispatch(where, delivery(*this));
@@ -236,7 +237,8 @@ class async_state {
     }
   }
   void release() noexcept {
-    // A request under way to the reactor still points here, and frees this when it arrives.
+    // A cancellation request on its way to the reactor still points here; it frees this object on
+    // arrival.
     if (message_.exchange(cancel_message::abandoned) != cancel_message::sent) destroy();
   }
   void destroy() noexcept {
@@ -263,14 +265,15 @@ class async_state {
 
 }  // namespace detail
 
-// Runs an operation or a task on `home` and tells an Asio completion token: asio::use_awaitable (then
-// `co_await` it in an asio::awaitable), a callback, asio::use_future, as_tuple(...) (experimental in Asio 1.22) and so on.
-// Any thread, where the awaitable may be started on `home` later; otherwise its own. The signature is
-// void(std::exception_ptr) or void(std::exception_ptr, T), T default-constructible: it is T() where
-// there is an error. The handler runs on its associated executor, never inside this call; memory
-// comes from its associated allocator. Emitting its cancellation slot cancels, by the contract of the
-// awaitable. The execution context must outlive the operation. One that is not done when the
-// reactor is destroyed is dropped then, and its handler with it.
+// Runs an operation or a task on `home` and completes an Asio completion token: asio::use_awaitable
+// (then `co_await` it in an asio::awaitable), a callback, asio::use_future, as_tuple(...)
+// (experimental in Asio 1.22) and so on. May be called from any thread if the awaitable may be
+// started on `home` later; otherwise only from the thread of `home`. The signature is
+// void(std::exception_ptr) or void(std::exception_ptr, T). T is default-constructible: it is T()
+// after an error. The handler runs on its associated executor, never inside this call; memory comes
+// from its associated allocator. Emitting its cancellation slot cancels, by the contract of the
+// awaitable. The execution context must outlive the operation. An operation that is not done when
+// the reactor is destroyed is dropped then, with its handler.
 template <class Awaitable, class Token>
 auto async(reactor& home, Awaitable a, Token&& token) {
   using T = detail::awaited<Awaitable>;
@@ -283,7 +286,8 @@ auto async(reactor& home, Awaitable a, Token&& token) {
       token, &home, std::move(a));
 }
 
-// On the reactor the operation belongs to, or else the one whose turn this is. REQUIRES one of them.
+// As above, on the reactor of the operation, else on the reactor that runs a pass on this thread.
+// REQUIRES that one of them exists.
 template <class Awaitable, class Token>
 auto async(Awaitable a, Token&& token) {
   reactor* home = reactor::current();
@@ -296,12 +300,12 @@ auto async(Awaitable a, Token&& token) {
 
 // The completion token for Asio operations in a cordma task:
 //   `std::size_t n = co_await socket.async_read_some(buffer, use_task);`
-// An error_code throws: cordma::error where it is one of the system's (canceled for ECANCELED),
-// std::system_error otherwise (end of file, resolver). `as_tuple(use_task)` gives it as a value.
-// The task resumes from its reactor's ready list, whatever thread completed the operation.
-// On cancellation: the operation's Asio cancellation is emitted (type all), and its end awaited;
-// REQUIRES that its I/O object lives on an io_context of the reactor's thread. The same where the
-// task is destroyed while it waits, save that nothing awaits the end.
+// An error_code throws: cordma::error for a system error (canceled for ECANCELED),
+// std::system_error otherwise (end of file, resolver). `as_tuple(use_task)` returns it as a value.
+// The task resumes from its reactor's ready list, on whichever thread the operation completed.
+// On cancellation: emits the operation's Asio cancellation (type all) and waits for its end;
+// REQUIRES that its I/O object lives on an io_context of the reactor's thread. A task that is
+// destroyed while it waits emits the cancellation too, but does not wait for the end.
 struct use_task_t {};
 inline constexpr use_task_t use_task{};
 
@@ -310,7 +314,7 @@ namespace detail {
 [[noreturn]] void throw_asio_error(const std::error_code& ec);
 [[nodiscard]] failure asio_canceled() noexcept;
 
-// What an Asio handler and an awaiting task share; outlives either.
+// State shared by an Asio handler and an awaiting task; outlives both.
 template <class... Args>
 class asio_wait final : private inbox_item {
  public:
@@ -324,7 +328,8 @@ class asio_wait final : private inbox_item {
         home_(home),
         hook_(*this) {}
 
-  // Once: with what the operation gave, or with nothing where its handler was dropped. Any thread.
+  // Called once: with the values of the operation, or without if its handler was dropped. Any
+  // thread.
   void complete(std::optional<std::tuple<Args...>> values) noexcept {
     values_ = std::move(values);
     if (home_.on_owner_thread()) {
@@ -333,7 +338,7 @@ class asio_wait final : private inbox_item {
       home_.post(static_cast<inbox_item&>(*this));
     }
   }
-  // The rest: on the reactor's thread.
+  // The functions below: on the reactor's thread.
   [[nodiscard]] asio::cancellation_signal& signal() noexcept { return signal_; }
   [[nodiscard]] bool done() const noexcept { return done_; }
   void await(std::coroutine_handle<> h, cancel_source* canceler) noexcept {
@@ -427,7 +432,8 @@ template <class First, class... Rest>
 inline constexpr bool begins_with_error<First, Rest...> =
     std::is_same_v<First, std::error_code> || std::is_same_v<First, std::exception_ptr>;
 
-// The values of a completion, less a leading error, which is thrown; one value stands for itself.
+// Returns the values of a completion without a leading error, which is thrown; a single value is
+// returned without a tuple.
 template <class... Values>
 auto unpack(std::tuple<Values...>&& values) {
   if constexpr (sizeof...(Values) == 1) {

@@ -1,6 +1,7 @@
-// Cancellation inside one reactor: a source, and hooks that hang on it. It flows down the task chain
-// by itself (task.hpp); std::stop_token and Asio cancellation slots are bridged onto it.
-// Not std::stop_source, because that one allocates and locks: every with_timeout would pay for it.
+// Cancellation inside one reactor: a source, and hooks attached to it. Cancellation propagates down
+// the task chain without code in the tasks (task.hpp); std::stop_token and Asio cancellation slots
+// are bridged onto it. Not std::stop_source, because that one allocates and locks in every
+// with_timeout.
 #pragma once
 
 #include <cordma/runtime/list.hpp>
@@ -46,7 +47,7 @@ class cancel_source {
       hook.on_cancel_(hook);
     }
   }
-  // REQUIRES not yet requested: ask requested() first.
+  // REQUIRES not yet requested: check requested() first.
   void attach(cancel_hook& hook) noexcept {
     CORDMA_REQUIRE(!requested_);
     hooks_.push_back(hook);

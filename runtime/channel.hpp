@@ -1,4 +1,4 @@
-// channel<T>: values from coroutine to coroutine, in order, never more than it can hold.
+// channel<T>: an ordered queue of values between coroutines, with a fixed capacity.
 #pragma once
 
 #include <cordma/runtime/waiter.hpp>
@@ -9,9 +9,9 @@
 
 namespace cordma {
 
-// Bound to one reactor; any number of senders and receivers, each kind first in, first out.
-// A capacity of 0 hands every value from sender to receiver directly. Allocates when it is made, and
-// never again. Destroying it closes it and drops what it holds.
+// Bound to one reactor; any number of senders and receivers, each first in, first out. A capacity
+// of 0 passes every value from sender to receiver directly. Allocates when it is constructed, and
+// never again. Destroying it closes it and drops the values in it.
 template <class T>
 class channel {
   static_assert(std::is_nothrow_move_constructible_v<T>, "a value must move without throwing");
@@ -44,8 +44,8 @@ class channel {
     T value_;
   };
 
-  // On cancellation: leaves the queue, canceled. A value that was handed to a receiver which is then
-  // destroyed before it ran is destroyed with it.
+  // On cancellation: leaves the queue, canceled. A value that was passed to a receiver is destroyed
+  // with it if the receiver is destroyed before it runs.
   class recv_operation final : public waiter<recv_operation, T> {
    public:
     explicit recv_operation(channel& owner) noexcept : owner_(&owner) {}
@@ -83,12 +83,12 @@ class channel {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   [[nodiscard]] bool closed() const noexcept { return closed_; }
 
-  // Done when the value is in the channel or with a receiver; shutdown where it is closed.
+  // Done when the value is in the channel or with a receiver; shutdown if the channel is closed.
   send_operation send(T value) noexcept { return send_operation(*this, std::move(value)); }
-  // Gives the oldest value; shutdown where the channel is closed and empty.
+  // Returns the oldest value; shutdown if the channel is closed and empty.
   recv_operation recv() noexcept { return recv_operation(*this); }
 
-  // False where a send would have to wait or the channel is closed; `value` is untouched then.
+  // False if a send would have to wait or the channel is closed; `value` is untouched then.
   [[nodiscard]] bool try_send(T& value) noexcept { return !closed_ && accept(value); }
   [[nodiscard]] std::optional<T> try_recv() noexcept {
     std::optional<T> value;
@@ -108,8 +108,8 @@ class channel {
     return value;
   }
 
-  // No more values go in: those who wait to send get errc::shutdown, receivers still get what is
-  // there and errc::shutdown after that. Closing twice is closing once.
+  // Refuses further values: waiting senders get errc::shutdown; receivers get the remaining values
+  // and errc::shutdown after them. Closing twice has no further effect.
   void close() noexcept {
     closed_ = true;
     while (!senders_.empty()) senders_.front().fail(errc::shutdown, "channel send");
@@ -117,9 +117,9 @@ class channel {
   }
 
  private:
-  // Moves the value on if there is a place for it.
+  // Moves the value on if a slot is free.
   [[nodiscard]] bool accept(T& value) noexcept {
-    if (!receivers_.empty()) {  // then nothing is held
+    if (!receivers_.empty()) {  // the channel is empty then
       receivers_.front().value_.emplace(std::move(value));
       receivers_.front().succeed();
       return true;

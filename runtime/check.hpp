@@ -1,15 +1,15 @@
-// REQUIRE: the caller broke a rule of the contract. ASSERT: cordma broke one of its own.
-// Both are on in every build. What a peer, a file or a user can cause is never checked with these:
-// it is an error, returned.
+// REQUIRE: the caller broke a rule of the contract. ASSERT: cordma broke one of its own rules. Both
+// are enabled in every build. Never used for conditions that a peer, a file or a user can cause:
+// those return an error.
 #pragma once
 
 namespace cordma::detail {
-// From now on `last_words` is called once when a check has failed, after its message.
+// Registers `last_words`, which is called once when a check fails, after its message.
 void call_before_abort(void (*last_words)() noexcept) noexcept;
 
 [[noreturn]] void check_failed(const char* kind, const char* expression, const char* file, int line,
                                const char* function) noexcept;
-// As above, with the two values that should have stood in the stated relation.
+// As above, with the two values that violate the stated relation.
 [[noreturn]] void check_failed_values(const char* kind, const char* expression, const char* file,
                                       int line, long long left, long long right) noexcept;
 }  // namespace cordma::detail

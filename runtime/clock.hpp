@@ -1,4 +1,4 @@
-// The one source of time. Everything in cordma that waits asks the clock of its reactor, so that the
+// The one source of time. All waiting code in cordma reads the clock of its reactor, so that the
 // same code runs in real and in virtual time.
 #pragma once
 
@@ -16,7 +16,7 @@ struct time_base {
 // Nanoseconds since an arbitrary start; never goes back.
 using time_point = std::chrono::time_point<time_base, duration>;
 inline constexpr time_point never = time_point::max();
-// `from + by`, or `never` where that lies beyond the end of time.
+// `from + by`, or `never` if that is beyond the end of time.
 [[nodiscard]] constexpr time_point after(time_point from, duration by) noexcept {
   if (by > duration::zero() && from > never - by) return never;
   return from + by;
@@ -33,8 +33,8 @@ class clock {
 // CLOCK_MONOTONIC. Thread-safe; lives as long as the program.
 [[nodiscard]] clock& real_clock() noexcept;
 
-// Stands still until told otherwise; a reactor that has nothing to run advances it to its next timer.
-// Bound to one thread.
+// Stands still until it is advanced; a reactor that has nothing to run advances it to its next
+// timer. Bound to one thread.
 class virtual_clock final : public clock {
  public:
   explicit virtual_clock(time_point start = time_point{}) noexcept : now_(start) {}

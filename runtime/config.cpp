@@ -49,7 +49,7 @@ std::string join(const std::vector<std::string>& words, const char* between) {
   return text;
 }
 
-// How many letters must be changed, added or dropped to make one of the other.
+// The edit distance: the number of letters to change, add or drop to turn one into the other.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -99,7 +99,7 @@ std::optional<bool> parse_flag(std::string_view text) {
 }
 
 result<std::string> contents(const std::string& path, std::size_t most) {
-  // O_NONBLOCK: a pipe is refused, not waited for.
+  // O_NONBLOCK: a pipe is refused at once instead of blocking open().
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return failure::from_os(errno, path);
   struct stat about{};
@@ -355,7 +355,7 @@ result<void> config::set(std::string_view key, std::string_view text) {
   return {};
 }
 
-// Walks a JSON object and gathers what it would change.
+// Walks a JSON object and collects its changes.
 class config_file {
  public:
   config_file(const config& settings, const std::string& path) : settings_(settings), path_(path) {}

@@ -1,5 +1,5 @@
-// config: typed settings, each with one name in code, in the environment and in a file, and the
-// knowledge of where its value came from.
+// config: typed settings, each with one name in code, in the environment and in a file, and with
+// the source of its value.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -17,20 +17,20 @@
 
 namespace cordma {
 
-// The stronger wins, in whatever order they are read.
+// In order of precedence, lowest first; the order of reading does not matter.
 enum class config_source : std::uint8_t { default_value, file, environment, code };
 // "default", "file", "environment", "code".
 [[nodiscard]] std::string_view name(config_source source) noexcept;
 
-// One line of cordma-info.
+// One line of the output of cordma-info.
 struct config_entry {
   std::string key;          // "shm.ring_size"
   std::string environment;  // "CORDMA_SHM_RING_SIZE"
-  std::string value;        // as it would be written to get it again
+  std::string value;        // formatted so that it can be read again
   std::string default_value;
   std::string allowed;  // "0 ... 64k", "polling, event, adaptive", ""
   std::string help;
-  std::string place;  // of the source: the file's path, the variable's name, ""
+  std::string place;  // the source: the file's path, the variable's name, or ""
   config_source source = config_source::default_value;
 };
 
@@ -46,9 +46,9 @@ class config_key {
   std::size_t index_ = static_cast<std::size_t>(-1);
 };
 
-// A table of settings. Declared first (by those who use them), then read, then asked. Not
-// thread-safe while it is written; afterwards any thread may read. Names are lower case words
-// joined by _ and grouped by dots; REQUIRES each to be declared once.
+// A table of settings: first declared (by the components that use them), then read, then queried.
+// Not thread-safe while it is written; afterwards any thread may read it. Names are lower case
+// words joined by _ and grouped by dots; REQUIRES that each is declared once.
 class config {
  public:
   static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
@@ -67,7 +67,8 @@ class config {
                                     duration most = duration::max());
   config_key<std::string> add_text(std::string_view key, std::string_view initial,
                                    std::string_view help);
-  // Words joined by commas; `allowed` empty: any words. `alone` is refused beside other words.
+  // Words joined by commas; an empty `allowed` allows any word. `alone` is refused beside other
+  // words.
   config_key<std::vector<std::string>> add_list(std::string_view key,
                                                 std::vector<std::string> initial,
                                                 std::string_view help,
@@ -78,24 +79,25 @@ class config {
   config_key<E> add_choice(std::string_view key, E initial, std::string_view help,
                            std::initializer_list<std::pair<std::string_view, E>> names);
 
-  // From code. invalid_value, naming key, value and what is allowed; not_found for an unknown key.
+  // Sets a value from code. Errors: invalid_value, naming the key, the value and the allowed
+  // values; not_found for an unknown key.
   [[nodiscard]] result<void> set(std::string_view key, std::string_view text);
-  // A JSON object, nested by the dots of the names: {"shm": {"ring_size": "64k"}}. All or nothing:
-  // where it fails, nothing of the file counts. Errors name file, key, value and what is allowed:
-  // not_found (no such file, unknown key), invalid_value (no regular file, no JSON, bad value),
-  // not_permitted.
+  // Reads a JSON object, nested by the dots of the names: {"shm": {"ring_size": "64k"}}. All or
+  // nothing: after an error no setting of the file applies. Errors name the file, the key, the
+  // value and the allowed values: not_found (no such file, unknown key), invalid_value (no regular
+  // file, no JSON, bad value), not_permitted.
   [[nodiscard]] result<void> read_file(const std::string& path);
-  // CORDMA_* of `environment` (null: this process's), less those that name no setting: those become
+  // Reads CORDMA_* from `environment` (null: this process's). Variables that name no setting become
   // warnings(). Errors as above, all or nothing.
   [[nodiscard]] result<void> read_environment(const char* const* environment = nullptr);
-  // Variables that belong to somebody else of cordma, and so are no mistake: CORDMA_CONFIG.
+  // Excludes a variable from warnings(): another part of cordma reads it (CORDMA_CONFIG).
   void ignore_variable(std::string_view variable) { ignored_.emplace_back(variable); }
 
   template <class T>
   [[nodiscard]] T get(config_key<T> key) const;
   [[nodiscard]] config_source source(std::string_view key) const;
 
-  // Every setting, in the order of declaring.
+  // Every setting, in the order of declaration.
   [[nodiscard]] std::vector<config_entry> effective() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
@@ -110,8 +112,8 @@ class config {
     value current;
     std::uint64_t least = 0;  // numbers, sizes, and times in nanoseconds
     std::uint64_t most = no_limit;
-    std::vector<std::string> words;             // lists and choices: what is allowed
-    std::string alone;                          // lists: the word that stands for all of it
+    std::vector<std::string> words;             // lists and choices: the allowed words
+    std::string alone;                          // lists: the word that is allowed only alone
     std::vector<std::uint64_t> choice_numbers;  // the enum's value for each word
     config_source source = config_source::default_value;
     std::string place;

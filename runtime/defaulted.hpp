@@ -1,4 +1,4 @@
-// defaulted: a field of an options struct that knows whether a program has assigned it.
+// defaulted: a field of an options struct that records if the program has assigned it.
 #pragma once
 
 #include <utility>
@@ -8,8 +8,8 @@ namespace cordma {
 struct by_default_t {};
 inline constexpr by_default_t by_default;
 
-// A T that stands for its default until somebody assigns it; from then on it is theirs, also where it equals the
-// default. Reads like a T.
+// A T that has its default value until the program assigns it. An assigned value counts as assigned
+// even if it equals the default. Converts to a T.
 template <class T>
 class defaulted {
  public:

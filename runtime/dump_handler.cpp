@@ -16,7 +16,7 @@ namespace {
 
 using detail::live_reactor;
 
-// Of the reactors that this thread owns and that are asked. False: there was none.
+// Reports the reactors that this thread owns and that are marked. False if there is none.
 bool report_mine(pid_t me) noexcept {
   bool any = false;
   detail::for_each_live_reactor([&any, me](live_reactor& e, reactor& r) {
@@ -38,7 +38,7 @@ void ask_all() noexcept {
   out.end_line();
 }
 
-// Once per thread: a second signal of the same kind finds all of its reactors served.
+// Signals each thread once: a second signal of the same kind finds all of its reactors served.
 void wake_others(int signal, pid_t me) noexcept {
   detail::for_each_live_reactor([signal, me](live_reactor& e, reactor& r) {
     const pid_t thread = e.thread.load(std::memory_order_relaxed);
@@ -55,7 +55,7 @@ void wake_others(int signal, pid_t me) noexcept {
 void on_signal(int signal, siginfo_t* /*info*/, void* /*context*/) noexcept {
   const int saved = errno;
   const pid_t me = ::gettid();
-  if (!report_mine(me)) {  // it was not forwarded
+  if (!report_mine(me)) {  // the signal was not forwarded by this process
     ask_all();
     wake_others(signal, me);
     report_mine(me);

@@ -72,7 +72,7 @@ namespace {
 constexpr std::string_view unnamed_of_clang = "(anonymous namespace)";
 constexpr std::string_view unnamed_of_gcc = "{anonymous}";
 
-// The '(' that begins the parameters, or the end.
+// The position of the '(' that begins the parameters, or the end.
 std::size_t parameters_of(std::string_view pretty) noexcept {
   int depth = 0;
   for (std::size_t i = 0; i < pretty.size(); ++i) {
@@ -90,7 +90,7 @@ std::size_t parameters_of(std::string_view pretty) noexcept {
   return pretty.size();
 }
 
-// Behind the space in front of the name.
+// The position behind the space in front of the name.
 std::size_t name_in(std::string_view head) noexcept {
   int depth = 0;
   for (std::size_t i = head.size(); i-- > 0;) {
@@ -114,7 +114,7 @@ std::size_t name_in(std::string_view head) noexcept {
 dump_writer& dump_writer::function(std::string_view pretty) noexcept {
   const std::string_view head = pretty.substr(0, parameters_of(pretty));
   std::string_view rest = head.substr(name_in(head));
-  // Each compiler has a text of its own for an unnamed namespace.
+  // Each compiler spells an unnamed namespace differently.
   while (!rest.empty()) {
     for (const std::string_view unnamed : {unnamed_of_clang, unnamed_of_gcc}) {
       if (!rest.starts_with(unnamed)) continue;
@@ -143,7 +143,7 @@ void dump_writer::end_line() noexcept {
     return;
   }
   --lines_left_;
-  // put() leaves room for one more.
+  // put() leaves space for one more character.
   buffer_[used_++] = '\n';
   line_begin_ = used_;
   if (used_ > buffer_.size() / 2) flush();
@@ -151,7 +151,8 @@ void dump_writer::end_line() noexcept {
 
 namespace {
 
-// Holds back SIGPIPE of this thread: a write to a pipe or socket without a reader only fails with EPIPE.
+// Blocks SIGPIPE for this thread: a write to a pipe or socket without a reader only fails with
+// EPIPE.
 class no_sigpipe {
  public:
   no_sigpipe() noexcept {
@@ -165,7 +166,7 @@ class no_sigpipe {
   no_sigpipe(const no_sigpipe&) = delete;
   no_sigpipe& operator=(const no_sigpipe&) = delete;
   ~no_sigpipe() {
-    // Also where the program ignores the signal, which then is never pending.
+    // Also if the program ignores the signal: it is never pending then.
     constexpr timespec at_once{};
     if (!was_pending_) {
       while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {}

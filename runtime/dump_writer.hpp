@@ -11,12 +11,13 @@
 
 namespace cordma {
 
-// Bound to one thread. Writes whole lines to a descriptor, or into a buffer of the caller's. Allocates nothing and takes
-// no lock; write(2) is the only call. Lines past the limit are counted, and are not written.
+// Bound to one thread. Writes complete lines to a descriptor, or into a buffer of the caller.
+// Allocates nothing and takes no lock; write(2) is the only call. Lines past the limit are counted,
+// but not written.
 class dump_writer {
  public:
   dump_writer(int fd, unsigned max_lines) noexcept : fd_(fd), lines_left_(max_lines) {}
-  // Into `room`; text past its end is lost.
+  // Writes into `room`; text past its end is lost.
   dump_writer(std::span<char> room, unsigned max_lines) noexcept
       : room_(room), lines_left_(max_lines) {}
   dump_writer(const dump_writer&) = delete;
@@ -31,20 +32,21 @@ class dump_writer {
   dump_writer& operator<<(const void* address) noexcept;
   // With a unit: "12 us", "3.2 s".
   dump_writer& operator<<(duration time) noexcept;
-  // The name of a function without its result and parameters, as std::source_location words it.
+  // The name of a function without its result and parameters, from the text of
+  // std::source_location.
   dump_writer& function(std::string_view pretty) noexcept;
   // The last two parts of a path.
   dump_writer& file(std::string_view path) noexcept;
   void end_line() noexcept;
 
   [[nodiscard]] unsigned lines_left() const noexcept { return lines_left_; }
-  // From here on at most `lines` more are written, until the limit is set again.
+  // Limits the output to `lines` further lines, until the limit is set again.
   void limit(unsigned lines) noexcept { lines_left_ = lines; }
   [[nodiscard]] bool full() const noexcept { return lines_left_ == 0; }
-  // Bytes in the caller's buffer.
+  // Number of bytes in the caller's buffer.
   [[nodiscard]] std::size_t size() const noexcept { return in_room_; }
   void flush() noexcept;
-  // Of the first write that failed; 0: none did.
+  // errno of the first write that failed; 0 if none did.
   [[nodiscard]] int error() const noexcept { return error_; }
 
  private:

@@ -1,13 +1,13 @@
-// event, auto_event: something has happened, or happens once per waiter.
+// event, auto_event: a condition for all waiters, or a signal for one waiter at a time.
 #pragma once
 
 #include <cordma/runtime/waiter.hpp>
 
 namespace cordma {
 
-// Manual reset: set() lets everybody pass until reset(). Bound to one reactor; set it from another
-// thread by posting to that reactor. Waiters resume from the ready list, first in first out. When it
-// is destroyed they get errc::shutdown.
+// Manual reset: after set() every waiter passes until reset(). Bound to one reactor; to set it from
+// another thread, post to that reactor. Waiters resume from the ready list, first in first out.
+// When it is destroyed they get errc::shutdown.
 class event {
  public:
   class wait_operation final : public waiter<wait_operation, void> {
@@ -41,7 +41,7 @@ class event {
   }
 
   [[nodiscard]] bool is_set() const noexcept { return set_; }
-  // Everybody who waits passes, even if reset() follows at once.
+  // Releases every current waiter, even if reset() follows at once.
   void set() noexcept {
     set_ = true;
     while (!waiters_.empty()) waiters_.front().succeed();
@@ -56,9 +56,9 @@ class event {
   bool set_ = false;
 };
 
-// Auto reset: every set() lets exactly one waiter pass: the first who waits, or else the next to
-// come; sets that nobody waits for do not add up. Bound to one reactor, as event. A waiter that is
-// destroyed after it was let pass and before it ran lets the next one pass instead.
+// Auto reset: every set() releases exactly one waiter: the one that has waited longest, or else the
+// next one that waits. Calls of set() without a waiter do not add up. Bound to one reactor, as
+// event. If a released waiter is destroyed before it runs, the next one is released instead.
 class auto_event {
  public:
   class wait_operation final : public waiter<wait_operation, void> {
@@ -100,7 +100,7 @@ class auto_event {
   auto_event() noexcept = default;
   auto_event(const auto_event&) = delete;
   auto_event& operator=(const auto_event&) = delete;
-  // REQUIRES that no waiter that was let pass has yet to run; others get errc::shutdown.
+  // REQUIRES that every released waiter has run; other waiters get errc::shutdown.
   ~auto_event() {
     while (!waiters_.empty()) waiters_.front().fail(errc::shutdown, "event wait");
   }
@@ -115,7 +115,7 @@ class auto_event {
   }
   void reset() noexcept { set_ = false; }
 
-  // Done when let pass. On cancellation: leaves the queue, canceled.
+  // Done when released. On cancellation: leaves the queue, canceled.
   wait_operation wait() noexcept { return wait_operation(*this); }
 
  private:

@@ -9,8 +9,8 @@ using detail::mine;
 using detail::pool;
 using detail::size_class;
 
-// Under AddressSanitizer frames go straight back to the heap: kept ones would hide the use of a
-// destroyed coroutine.
+// Under AddressSanitizer frames are returned to the heap at once: pooled ones would hide the use of
+// a destroyed coroutine.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kept = 0;
 #elif defined(__has_feature)
@@ -23,12 +23,12 @@ constexpr std::size_t kept = kept_per_class;
 constexpr std::size_t kept = kept_per_class;
 #endif
 
-// Empty and full at once: nothing can be taken from them, and nothing be put into them. A thread uses the first
-// before it has a pool, and the second at its end. Both are only read.
+// Pools that are empty and full at once: no frame can be taken from or added to them. A thread uses
+// the first before it has a pool, and the second at its end. Both are only read.
 constinit pool not_yet;
 constinit pool no_more;
 
-// Frames that this thread had from the heap, less those that it gave to it.
+// Number of frames that this thread allocated from the heap, minus those that it returned to it.
 constinit thread_local std::int64_t from_heap = 0;
 
 pool* make_pool() {
@@ -37,7 +37,7 @@ pool* make_pool() {
   return made;
 }
 
-// Ends the thread's pool with the thread.
+// Destroys the thread's pool at the end of the thread.
 struct end_of_thread {
   ~end_of_thread() {
     pool* const own = std::exchange(mine, &no_more);

@@ -1,5 +1,5 @@
-// Where coroutine frames come from: a per-thread free list by size, so that a warm program never
-// reaches malloc for a coroutine.
+// The allocator of coroutine frames: a per-thread free list by size, so that a warm program never
+// calls malloc for a coroutine.
 #pragma once
 
 #include <array>
@@ -10,9 +10,10 @@
 namespace cordma::frame_pool {
 
 inline constexpr std::size_t granule = 64;       // bytes; frame sizes are rounded up to it
-inline constexpr std::size_t largest = 64 * 64;  // bytes; beyond it frames come from operator new
+inline constexpr std::size_t largest = 64 * 64;  // bytes; larger frames come from operator new
 inline constexpr std::size_t classes = largest / granule;
-inline constexpr std::size_t kept_per_class = 4096;  // frames; beyond it they go back to the heap
+inline constexpr std::size_t kept_per_class =
+    4096;  // frames; further ones are returned to the heap
 
 namespace detail {
 
@@ -22,13 +23,13 @@ struct free_frame {
 // The free frames of one size.
 struct size_class {
   free_frame* head = nullptr;
-  std::size_t room = 0;  // for frames that are given back
+  std::size_t room = 0;  // free capacity for returned frames
 };
 struct pool {
   std::array<size_class, classes> lists{};
 };
-// A pointer, not the pool: the static storage of threads is small, and each plugin with a copy of this
-// library takes its part of it.
+// A pointer, not the pool: the static storage of threads is small, and each plugin with a copy of
+// this library takes its part of it.
 extern constinit thread_local pool* mine;
 
 [[nodiscard]] constexpr std::size_t class_of(std::size_t bytes) noexcept {
@@ -39,9 +40,10 @@ extern constinit thread_local pool* mine;
 
 }  // namespace detail
 
-// 16-byte aligned. A frame may be freed on another thread than it came from. It joins that thread's
-// list; on a thread that has never taken a frame it goes back to the heap. Inline: where the size is
-// constant, as in each coroutine, there is no class to look for.
+// Returns 16-byte aligned memory. A frame may be freed on another thread than the one that
+// allocated it. It joins the free list of that thread; on a thread that has never allocated a frame
+// it is returned to the heap. Inline: if the size is constant, as in each coroutine, the size class
+// needs no search.
 [[nodiscard]] inline void* allocate(std::size_t bytes) {
   if (bytes > largest) [[unlikely]]
     return detail::allocate_from_heap(bytes);
@@ -64,11 +66,12 @@ inline void deallocate(void* frame, std::size_t bytes) noexcept {
   --c.room;
 }
 
-// Frames handed out and not yet given back by this thread: equal to the coroutines alive, on a
-// thread whose coroutines never migrate.
+// Number of frames allocated and not yet freed by this thread. Equal to the number of live
+// coroutines if no coroutine of the thread migrates.
 [[nodiscard]] std::int64_t outstanding() noexcept;
 
-// False in builds with AddressSanitizer, where every frame comes from the heap and goes back to it.
+// False in builds with AddressSanitizer, where every frame is allocated from and returned to the
+// heap.
 [[nodiscard]] bool keeps_frames() noexcept;
 
 }  // namespace cordma::frame_pool

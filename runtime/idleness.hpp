@@ -9,13 +9,14 @@
 
 namespace cordma::detail {
 
-// Asks only every so many passes without work how long it has waited, so that what comes soon is found as soon as by
-// polling: as many as take about a sixteenth of a wake-up. Bound to one thread.
+// Measures the time of a wait only every `turns_per_look_` passes without work, so that work which
+// arrives soon is found as early as by polling. This number of passes takes about a sixteenth of a
+// wake-up. Bound to one thread.
 class idleness {
  public:
   [[nodiscard]] const spin_budget& budget() const noexcept { return spin_; }
   void limit(duration longest_spin) noexcept { spin_ = spin_budget::at_most(longest_spin); }
-  // What wake-ups cost: wake_up_took() keeps it up to date.
+  // Sets the cost of wake-ups; wake_up_took() keeps it up to date.
   void set_measured(const spin_budget& budget) noexcept {
     spin_ = budget;
     measured_ = true;
@@ -23,11 +24,12 @@ class idleness {
   [[nodiscard]] bool measured() const noexcept { return measured_; }
   void wake_up_took(duration cost) noexcept { spin_.wake_up_took(cost); }
 
-  // Whether a pass has found nothing since the last work.
+  // True if a pass has found nothing since the last work.
   [[nodiscard]] bool has_begun() const noexcept { return turns_ != 0; }
-  // A pass has found nothing. True: the reactor sleeps now. `next` is its earliest timer, or null.
+  // Called after a pass without work. True: the reactor sleeps now. `next` is its earliest timer,
+  // or null.
   [[nodiscard, gnu::always_inline]] bool ends_in_sleep(clock& time, const timer* next) noexcept {
-    // There is a power of two of them.
+    // turns_per_look_ is a power of two.
     const bool looks = (++turns_ & (turns_per_look_ - 1)) == 0;
     if (!looks && !slept_ && spin_.get() > duration::zero()) return false;
     const time_point now = time.now();
@@ -38,14 +40,14 @@ class idleness {
       adapt_looks(now - looked_at_);
     }
     looked_at_ = now;
-    // Its own next timer it need not guess.
+    // The reactor's own next timer is known in advance.
     const bool timer_is_near = next != nullptr && next->when() - now < spin_.wake_cost();
     if (now - since_ >= spin_.get() && !timer_is_near) return true;
     relax();
     return false;
   }
   void note_sleep() noexcept { slept_ = true; }
-  // Work has come. `own_timer`: nothing but a timer of the reactor's own.
+  // Work has arrived. `own_timer`: the only work was a timer of the reactor itself.
   [[gnu::always_inline]] void end(clock& time, bool own_timer) noexcept {
     turns_ = 0;
     if (since_ == never) {
@@ -69,7 +71,7 @@ class idleness {
   static constexpr unsigned most_turns_per_look = 64;
   static constexpr int looks_per_wake_up = 16;
 
-  // The last `turns_per_look_` passes took so long.
+  // `took` is the time of the last `turns_per_look_` passes.
   void adapt_looks(duration took) noexcept {
     const duration wanted = spin_.wake_cost() / looks_per_wake_up;
     if (took < wanted / 2 && turns_per_look_ < most_turns_per_look) turns_per_look_ *= 2;
@@ -84,11 +86,11 @@ class idleness {
   }
 
   unsigned turns_per_look_ = first_turns_per_look;
-  unsigned turns_ = 0;           // passes since there was work
-  unsigned short_waits_ = 0;     // waits that were over before anybody asked how long they took
-  time_point looked_at_{never};  // the last time
-  time_point since_{never};      // never: nobody asked yet
-  bool slept_ = false;           // since then
+  unsigned turns_ = 0;           // passes without work
+  unsigned short_waits_ = 0;     // waits that ended before their time was measured
+  time_point looked_at_{never};  // the last measurement
+  time_point since_{never};      // start of the wait; never: not measured yet
+  bool slept_ = false;           // since `since_`
   bool measured_ = false;
   spin_budget spin_;
 };

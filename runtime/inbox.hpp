@@ -1,4 +1,4 @@
-// inbox: what other threads hand to a reactor, and whether it has to be woken for that.
+// inbox: the queue for work from other threads; it reports if the reactor has to be woken for it.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@ namespace detail {
 class inbox;
 }
 
-// Work handed over from any thread. The owner keeps it alive until it ran, or was dropped because the
-// reactor is destroyed with the item still in its inbox.
+// Work for a reactor from any thread. The owner keeps it alive until it ran, or was dropped because
+// the reactor is destroyed with the item still in its inbox.
 class inbox_item {
  public:
   using function = void (*)(inbox_item&) noexcept;
-  // `drop` is called instead of `run` in the reactor's destructor; null: nothing to tidy up.
+  // `drop` is called instead of `run` in the reactor's destructor; null: nothing to clean up.
   explicit inbox_item(function run, function drop = nullptr) noexcept : run_(run), drop_(drop) {}
 
  private:
@@ -36,11 +36,11 @@ class inbox {
     do {
       item.next_ = head;
     } while (!newest_.compare_exchange_weak(head, &item, std::memory_order_seq_cst));
-    // The sleeper sets sleeping_ before it looks here for the last time, both seq_cst: one of the two
+    // The sleeper sets sleeping_ before its last check of the list, both seq_cst: one of the two
     // sides sees the other.
     return sleeping_.load(std::memory_order_seq_cst);
   }
-  // Any thread, and signal handlers: the reactor does not sleep before it has ended a wait.
+  // Any thread, and signal handlers: ends the current or the next wait of the reactor.
   void ask_to_wake() noexcept { wake_asked_.store(true, std::memory_order_seq_cst); }
   [[nodiscard]] bool asked_to_wake() const noexcept {
     return wake_asked_.load(std::memory_order_relaxed);
@@ -49,7 +49,7 @@ class inbox {
   [[nodiscard]] bool empty() const noexcept {
     return newest_.load(std::memory_order_acquire) == nullptr;
   }
-  // In the order of posting; how many.
+  // Runs the items in the order of posting; returns their number.
   std::size_t run() noexcept {
     inbox_item* newest = newest_.exchange(nullptr, std::memory_order_acquire);
     inbox_item* oldest = nullptr;
@@ -77,8 +77,8 @@ class inbox {
   }
 
   void begin_wait() noexcept { sleeping_.store(true, std::memory_order_seq_cst); }
-  // Whether a wait that has begun is over. The other half of what add() does: both sides seq_cst, so that one of them
-  // sees the other.
+  // True if a wait that has begun is over. The counterpart of add(): both are seq_cst, so that one
+  // of them sees the other.
   [[nodiscard]] bool ends_wait() const noexcept {
     return newest_.load(std::memory_order_seq_cst) != nullptr ||
            wake_asked_.load(std::memory_order_seq_cst);

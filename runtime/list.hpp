@@ -9,11 +9,11 @@ namespace detail {
 struct stack_layout;
 }
 
-// A place in at most one list at a time. Not thread-safe. Destroying a linked node unlinks it.
+// A node in at most one list at a time. Not thread-safe. Destroying a linked node unlinks it.
 class list_node {
  public:
   list_node() noexcept = default;
-  // Takes over the other node's place in its list.
+  // Takes the other node's position in its list.
   list_node(list_node&& other) noexcept { take_place_of(other); }
   list_node& operator=(list_node&& other) noexcept {
     if (this != &other) {
@@ -52,7 +52,7 @@ class list_node {
   list_node* next_ = nullptr;
 };
 
-// T derives from list_node. The list owns nothing; destroying it unlinks what it holds.
+// T derives from list_node. The list owns nothing; destroying it unlinks its nodes.
 template <class T>
 class list {
  public:
@@ -68,7 +68,7 @@ class list {
   [[nodiscard]] T& front() noexcept { return static_cast<T&>(*head_.next_); }
   void push_back(T& item) noexcept { insert(*head_.prev_, item); }
   void push_front(T& item) noexcept { insert(head_, item); }
-  // Out of the list that it is in, and to the back of this one. REQUIRES that it is in one.
+  // Moves the item from its list to the back of this one. REQUIRES that it is in a list.
   void move_back(T& item) noexcept {
     list_node& n = item;
     CORDMA_ASSERT(n.linked());
@@ -80,8 +80,9 @@ class list {
     last->next_ = &n;
     head_.prev_ = &n;
   }
-  // Behind all that `before(item, other)` does not put it in front of, looked for from the back: what
-  // comes in order costs one step. Keeps a list in order, and equals as they came.
+  // Inserts the item behind the last one for which `before(item, other)` is false, searching from
+  // the back: an item that belongs at the back takes one step. Keeps a list sorted, and equal items
+  // in the order of insertion.
   template <class Before>
   void insert_in_order(T& item, Before before) noexcept {
     list_node* place = head_.prev_;
@@ -95,7 +96,7 @@ class list {
     first.prev_ = first.next_ = nullptr;
     return static_cast<T&>(first);
   }
-  // The first for which `which(item)` holds, or null.
+  // Returns the first item for which `which(item)` is true, or null.
   template <class Which>
   [[nodiscard]] T* find(Which which) noexcept {
     for (list_node* n = head_.next_; n != &head_; n = n->next_) {
@@ -104,7 +105,7 @@ class list {
     }
     return nullptr;
   }
-  // Moves everything of `other` behind what is here.
+  // Moves all items of `other` to the back of this list.
   void splice_back(list& other) noexcept {
     if (other.empty()) return;
     list_node* first = other.head_.next_;
@@ -115,8 +116,8 @@ class list {
     last->next_ = &head_;
     head_.prev_ = last;
   }
-  // For a signal handler, which may meet the list in the middle of a change: false as soon as two links do not fit
-  // together. `visit(T&)` changes no list.
+  // For a signal handler, which may interrupt a change of the list: returns false as soon as two
+  // links do not match. `visit(T&)` must not change a list.
   template <class Visit>
   [[nodiscard]] bool look_through(Visit visit) noexcept {
     for (list_node* at = &head_;;) {
@@ -127,7 +128,7 @@ class list {
       at = next;
     }
   }
-  // `visit(T&)` may unlink the item it is given, and no other.
+  // `visit(T&)` may unlink the item that is passed to it, and no other.
   template <class Visit>
   void for_each(Visit visit) {
     for (list_node* n = head_.next_; n != &head_;) {

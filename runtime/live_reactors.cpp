@@ -15,7 +15,7 @@ constinit std::array<live_reactor, max_live_reactors> live_table;
 
 namespace {
 
-// A report of the thread that owned it may still be under way; it is bounded.
+// A report of the previous owner thread may still be running; its length is bounded.
 void wait_for_report(const live_reactor& entry) noexcept {
   while (entry.reporting.load(std::memory_order_seq_cst) != 0) ::sched_yield();
 }

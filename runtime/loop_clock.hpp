@@ -1,4 +1,4 @@
-// loop_clock: the clock of a reactor, and a coarse time that costs its passes a decrement.
+// loop_clock: the clock of a reactor, and a coarse time that takes one decrement per pass.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -11,7 +11,7 @@ namespace cordma::detail {
 // Bound to one thread.
 class loop_clock {
  public:
-  // Null: real_clock(). It outlives this object.
+  // Null: real_clock(). The clock must outlive this object.
   explicit loop_clock(clock* time) noexcept
       : clock_(time != nullptr ? time : &real_clock()),
         real_(clock_ == &real_clock()),
@@ -21,10 +21,10 @@ class loop_clock {
 
   [[nodiscard]] clock& get() const noexcept { return *clock_; }
   [[nodiscard]] time_point now() const noexcept { return clock_->now(); }
-  // False: a virtual clock.
+  // False for a virtual clock.
   [[nodiscard]] bool real() const noexcept { return real_; }
 
-  // Reads the coarse time in one pass of passes_per_reading.
+  // Reads the coarse time in one of passes_per_reading passes.
   void count_pass() noexcept {
     if (--passes_left_ == 0) [[unlikely]]
       read_coarse();
@@ -33,9 +33,9 @@ class loop_clock {
     passes_left_ = passes_per_reading;
     coarse_ = static_cast<coarse_time>(fine_now() >> coarse_shift);
   }
-  // As last read.
+  // The coarse time of the last reading.
   [[nodiscard]] coarse_time coarse() const noexcept { return coarse_; }
-  // How long ago that was, at least.
+  // The time since `then`, at least.
   [[nodiscard]] duration since(coarse_time then) const noexcept {
     const double rate = real_ ? made_at_.rate_until(tick_pair::now()) : 1;
     const coarse_time passed = static_cast<coarse_time>(fine_now() >> coarse_shift) - then;

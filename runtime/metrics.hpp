@@ -1,4 +1,4 @@
-// metrics: what an object counts, under names, without anything global.
+// metrics: the counters of an object, under names, without anything global.
 #pragma once
 
 #include <atomic>
@@ -47,22 +47,23 @@ struct metric {
   std::string help;        // one sentence, without a full stop
 };
 
-// The metrics of one object, and of those it is asked to show beside its own. Metrics are added by
-// one thread before others take snapshots; REQUIRES each name once.
+// The metrics of one object, and of others that it includes. One thread adds all metrics before
+// others take snapshots; REQUIRES that each name is added once.
 class metrics {
  public:
   metrics() = default;
   metrics(const metrics&) = delete;
   metrics& operator=(const metrics&) = delete;
 
-  // Lives as long as this object, at a fixed address.
+  // The result lives as long as this object, at a fixed address.
   counter& add_counter(std::string_view name, std::string_view unit, std::string_view help);
   gauge& add_gauge(std::string_view name, std::string_view unit, std::string_view help);
-  // Asks `read` at each snapshot, on the thread that takes it; what it refers to outlives this.
+  // Calls `read` at each snapshot, on the thread that takes it; the objects that `read` refers to
+  // must outlive this one.
   void add_source(std::string_view name, std::string_view unit, std::string_view help,
                   std::function<std::int64_t()> read);
 
-  // In the order of adding. Any thread, unless a source says otherwise.
+  // In the order of adding. Any thread, unless a source requires a particular one.
   [[nodiscard]] std::vector<metric> snapshot() const;
 
  private:
@@ -77,8 +78,8 @@ class metrics {
   std::deque<gauge> gauges_;
 };
 
-// Shows the counters of `r` as "reactor.turns" and so on. Snapshots then REQUIRE its thread; `r`
-// outlives `to`.
+// Adds the counters of `r` as "reactor.turns" and so on. Snapshots then REQUIRE its thread; `r`
+// must outlive `to`.
 void add_reactor(metrics& to, const reactor& r);
 
 }  // namespace cordma

@@ -1,13 +1,14 @@
-// mutex: one coroutine at a time, across suspensions.
+// mutex: excludes other coroutines, across suspensions.
 #pragma once
 
 #include <cordma/runtime/waiter.hpp>
 
 namespace cordma {
 
-// Bound to one reactor: it keeps coroutines apart, not threads. First in, first out: unlock() hands
-// it to the one who waits longest, who resumes from the ready list. Never allocates. A waiter that is
-// destroyed after it was given the mutex and before it ran hands it on.
+// Bound to one reactor: it synchronizes coroutines, not threads. First in, first out: unlock()
+// passes it to the coroutine that has waited longest, which resumes from the ready list. Never
+// allocates. If a waiter is destroyed after it got the mutex and before it ran, the next one gets
+// it.
 class mutex {
  public:
   // Holds the mutex; unlocks when destroyed. Must not outlive it.
@@ -71,7 +72,7 @@ class mutex {
   // Done when the mutex is held: `mutex::guard g = co_await m.lock();`.
   // On cancellation: leaves the queue, canceled.
   lock_operation lock() noexcept { return lock_operation(*this); }
-  // An empty guard where somebody holds it.
+  // Returns an empty guard if the mutex is locked.
   guard try_lock() noexcept {
     if (std::exchange(locked_, true)) return guard();
     return guard(*this);

@@ -1,7 +1,7 @@
-// operation: what every awaitable of cordma is. Lazy; started by awaiting it or by start(); awaited
-// at most once; `co_await op` throws cordma::error, `co_await op.result()` returns result<T>.
-// Cancellation is looked at where an operation would have to wait: one that completes at once does
-// so in a canceled task too, so that such a task can still say good-bye.
+// operation: the base of every awaitable of cordma. Lazy; started by awaiting it or by start();
+// awaited at most once; `co_await op` throws cordma::error, `co_await op.result()` returns
+// result<T>. Cancellation is checked only when an operation would have to wait: one that completes
+// at once does so in a canceled task too, so that such a task can still send a last message.
 #pragma once
 
 #include <cordma/runtime/reactor.hpp>
@@ -18,31 +18,33 @@
 
 namespace cordma {
 
-// The state every operation shares. One place in one list at a time: first, perhaps, in the queue of
-// what cannot be posted yet, later in the ready list. Bound to the thread of its reactor.
+// The state that every operation has. It is in at most one list at a time: first perhaps in the
+// queue of requests that cannot be posted yet, later in the ready list. Bound to the thread of its
+// reactor.
 class operation_base : public ready_item {
  public:
   enum class phase : std::uint8_t {
     idle,    // not started
-    queued,  // started, waits its turn; can be withdrawn
+    queued,  // started, waits in a queue; can be withdrawn
     posted,  // in flight; cannot be withdrawn
-    done,    // the outcome is here
+    done,    // the outcome is stored
   };
-  // Told once, from the ready list, when the outcome is here: for adapters that are no coroutines.
-  // It may destroy the operation.
+  // Called once, from the ready list, when the outcome is stored: for adapters that are no
+  // coroutines. It may destroy the operation.
   using observer = void (*)(operation_base&, void* context) noexcept;
 
   [[nodiscard]] phase state() const noexcept { return failure_.is_.at; }
   [[nodiscard]] bool done() const noexcept { return state() == phase::done; }
-  // Null until it is started, where it takes the reactor of whoever starts it.
+  // Null until the start if none was set; then the reactor of the coroutine or caller that starts
+  // it.
   [[nodiscard]] reactor* home() const noexcept { return home_; }
   // For reports: the task that awaits it, or null.
   [[nodiscard]] task_promise_base* awaiting_task() const noexcept {
     const task_context* const chain = awaiting_chain();
     return chain == nullptr ? nullptr : task_promise_base::at(chain->waiter().address());
   }
-  // Instead of awaiting it. `context` is not null. An operation that is done already tells at once,
-  // through the ready list.
+  // Sets an observer, instead of awaiting the operation. `context` is not null. If the operation is
+  // already done, the observer is called from the ready list.
   void observe(observer who, void* context) noexcept {
     CORDMA_REQUIRE(!awaited());
     CORDMA_REQUIRE(context != nullptr);
@@ -53,9 +55,10 @@ class operation_base : public ready_item {
   }
 
  protected:
-  // May it wait its turn, where it is queued?
+  // Whether the operation may wait when it is queued.
   enum class turn : std::uint8_t { allowed, refused, turned_away };
-  // Why it fails, or will once it is started. Beside it the phase, so that one comparison asks for both.
+  // The failure of the operation, set before or after its start. The phase is stored beside it, so
+  // that one comparison checks both.
   class late_failure {
    public:
     late_failure() noexcept {}
@@ -111,7 +114,7 @@ class operation_base : public ready_item {
     };
   };
   late_failure failure_;
-  // After done(): null where it succeeded.
+  // After done(): null if it succeeded.
   [[nodiscard]] const failure* why() const noexcept { return failure_ ? &*failure_ : nullptr; }
 
   explicit operation_base(reactor* home) noexcept
@@ -125,7 +128,7 @@ class operation_base : public ready_item {
       leave();
   }
 
-  // As if it were new. REQUIRES done(), and that whoever awaited it was resumed.
+  // Resets it to idle. REQUIRES done(), and that the awaiting coroutine was resumed.
   void start_over() noexcept {
     CORDMA_REQUIRE(done());
     CORDMA_REQUIRE(!linked());
@@ -137,18 +140,19 @@ class operation_base : public ready_item {
   [[nodiscard]] bool awaited() const noexcept { return waiter_ != nullptr; }
   void set_home(reactor* home) noexcept { home_ = home; }
   void set_phase(phase p) noexcept { failure_.is_.at = p; }
-  // Done, in its turn, and without a failure: what most are, asked by one comparison.
+  // Done, allowed to wait, and without a failure: the common case, checked by one comparison.
   [[nodiscard]] bool ended_well() const noexcept { return failure_.is_none_at_end(); }
-  // Queued or posted, and nothing is wrong.
+  // Queued or posted, and without a failure.
   [[nodiscard]] bool goes_on() const noexcept { return failure_.is_none_so_far(); }
-  // The outcome is stored: whoever waits is put on the ready list. Exactly once.
+  // Called exactly once, when the outcome is stored; puts the waiting coroutine or observer on the
+  // ready list.
   [[gnu::always_inline]] void finish() noexcept {
     CORDMA_ASSERT(!done());
     failure_.is_.at = phase::done;
     if (awaited()) home_->ready(*this);
   }
 
-  // The same, where a poll of its reactor calls it. It leaves the list that it may be in.
+  // As finish(), called from a poll of its reactor. Unlinks it from its list, if it is in one.
   [[gnu::always_inline]] void finish_in_poll() noexcept {
     CORDMA_ASSERT(!done());
     failure_.is_.at = phase::done;
@@ -159,7 +163,7 @@ class operation_base : public ready_item {
     }
   }
 
-  // The same, for one that a list has.
+  // As finish(), for an operation that is in a list.
   [[gnu::always_inline]] void finish_from_list() noexcept {
     CORDMA_ASSERT(!done());
     failure_.is_.at = phase::done;
@@ -171,15 +175,16 @@ class operation_base : public ready_item {
   }
 
   void do_not_wait() noexcept { failure_.is_.turn = turn::refused; }
-  // For those that wait for more than they are queued for.
+  // For operations that wait for other conditions than their queue.
   [[nodiscard]] bool would_not_wait() const noexcept { return failure_.is_.turn == turn::refused; }
-  // Whether it is to be withdrawn now: then that ends it with `again`.
+  // True if the operation must be withdrawn now; it then ends with `again`.
   [[nodiscard]] bool turned_away() noexcept {
     if (failure_.is_.turn == turn::allowed || state() != phase::queued) return false;
     failure_.is_.turn = turn::turned_away;
     return true;
   }
-  // What is told of a failure. What had begun when it was turned away may fail for another cause.
+  // The failure to report: `again` for an operation that was turned away. If it had begun before,
+  // it may fail for another cause.
   [[nodiscard]] failure told(const failure& f) const noexcept {
     if (failure_.is_.turn != turn::turned_away || f.code() != errc::canceled) return f;
     failure why(errc::again);
@@ -199,7 +204,7 @@ class operation_base : public ready_item {
     auto& self = static_cast<operation_base&>(item);
     self.observer_(self, self.waiter_);
   }
-  // Null: no task awaits it.
+  // Null if no task awaits it.
   [[nodiscard]] task_context* awaiting_chain() const noexcept {
     return run_function() == &operation_base::resume_chain ? static_cast<task_context*>(waiter_)
                                                            : nullptr;
@@ -212,16 +217,17 @@ class operation_base : public ready_item {
   friend struct detail::stack_layout;
   reactor* home_;
   void* waiter_ = nullptr;  // the context of the task, or of the observer
-  observer observer_;       // if tell_observer() is what it does
+  observer observer_;       // used by tell_observer()
 };
 
-// Derived supplies, all noexcept and all private with this class as a friend:
+// A derived class supplies, all noexcept and all private with this class as a friend:
 //   void do_start()            leaves the operation queued or posted, or has called finish()
 //   void do_cancel()           queued: withdraw it, with errc::canceled; posted: by its contract
 //   T take()                   after done and success: the value, moved out
-// and a destructor that detaches an operation in flight by its contract. Movable until awaited; what
-// was moved from is idle. A home of null stands for the reactor of whoever awaits or starts it.
-// `Base` is operation_base, or a class derived from it that holds what Derived's do_ functions need.
+// and a destructor that detaches an operation in flight by its contract. Movable until awaited; a
+// moved-from operation is idle. A null home stands for the reactor of the coroutine or caller that
+// awaits or starts it. `Base` is operation_base, or a class derived from it with the members that
+// Derived's do_ functions need.
 template <class Derived, class T, class Base = operation_base>
 class [[nodiscard]] operation : public Base {
  public:
@@ -234,9 +240,10 @@ class [[nodiscard]] operation : public Base {
     return std::move(self());
   }
   [[gnu::always_inline]] void start() & { start_now(); }
-  // For who would rather do something else than wait: `co_await endpoint.tag_send(7, bytes).or_again()` ends
-  // with `again`, and nothing done, where it had to wait its turn, for room or credits, or for what is not here
-  // yet; it is queued nowhere. One that can be posted is, and ends as any other. REQUIRES not started.
+  // Makes the operation fail rather than wait: `co_await endpoint.tag_send(7, bytes).or_again()`
+  // fails with `again`, without an effect, if it would have to wait in a queue, for space or
+  // credits, or for data that has not arrived; it is queued nowhere. An operation that can be
+  // posted is posted, and ends as any other. REQUIRES not started.
   Derived&& or_again() && {
     or_again();
     return std::move(self());
@@ -248,7 +255,7 @@ class [[nodiscard]] operation : public Base {
 
   [[nodiscard, gnu::always_inline]] bool await_ready() noexcept {
     if (phase::idle == this->state()) {
-      if (this->home() == nullptr) return false;  // the awaiting task knows the reactor
+      if (this->home() == nullptr) return false;  // the awaiting task provides the reactor
       self().do_start();
       if (this->ended_well()) return this->home()->may_continue_inline();
       if (this->goes_on()) {
@@ -290,7 +297,7 @@ class [[nodiscard]] operation : public Base {
   };
   [[nodiscard]] result_awaiter result() noexcept { return result_awaiter(self()); }
 
-  // The outcome without awaiting. REQUIRES done().
+  // Returns the outcome without awaiting. REQUIRES done().
   [[nodiscard]] cordma::result<T> take_result() {
     CORDMA_REQUIRE(this->done());
     if (const failure* f = this->why()) return this->told(*f);
@@ -302,7 +309,7 @@ class [[nodiscard]] operation : public Base {
     }
   }
 
-  // Asks for cancellation, by the contract of the operation. Does nothing once done.
+  // Requests cancellation, by the contract of the operation. Does nothing once done.
   void cancel() noexcept {
     if (this->state() == phase::queued || this->state() == phase::posted) self().do_cancel();
   }
@@ -324,18 +331,18 @@ class [[nodiscard]] operation : public Base {
       if (this->done()) return;
       if (this->turned_away()) return self().do_cancel();
     }
-    this->home()->stir();  // on its thread: elsewhere it has failed
+    this->home()->stir();  // on its own thread: on another one it has failed
   }
   [[gnu::noinline]] void throw_if_failed() {
     if (const failure* f = this->why()) throw_error(this->told(*f));
   }
-  // A failure for being on the wrong thread must not touch the reactor of the right one.
+  // A failure because of the wrong thread must not touch the reactor of the right one.
   [[nodiscard]] bool goes_on_inline() noexcept {
     if (!this->ended_well() && !this->home()->on_owner_thread()) [[unlikely]]
       return true;
     return this->home()->may_continue_inline();
   }
-  // False where the awaiter goes on without suspending.
+  // False if the awaiter continues without suspending.
   [[gnu::always_inline]] bool suspend(std::coroutine_handle<> h, task_context& chain) noexcept {
     CORDMA_REQUIRE(!this->awaited());
     if (!this->goes_on()) [[unlikely]]
@@ -344,11 +351,11 @@ class [[nodiscard]] operation : public Base {
     chain.wait_for(*this, &operation::cancel_it);
     return true;
   }
-  // Not started; done, but not to go on at once; or turned away.
+  // Not started; done, but must not continue at once; or turned away.
   [[gnu::noinline]] bool suspend_otherwise(std::coroutine_handle<> h,
                                            task_context& chain) noexcept {
     if (this->state() == phase::idle) {
-      // It knew no reactor before it was awaited.
+      // Its reactor was unknown before it was awaited.
       this->set_home(&chain.home());
       start_now();
       if (this->done() && chain.home().may_continue_inline()) return false;

@@ -17,13 +17,13 @@ namespace {
 
 constinit std::atomic<std::uint64_t> last_identity{0};
 
-// In the child: only the thread that called fork() goes on there.
+// Runs in the child: only the thread that called fork() continues there.
 void on_fork() noexcept {
   fork_count.fetch_add(1, std::memory_order_relaxed);
   thread_identity = 0;
 }
 
-// If there is no memory for the handler, forks go unnoticed; at the start of a program there is.
+// If there is no memory for the handler, forks are not noticed; at the start of a program there is.
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, &on_fork);
 
 }  // namespace

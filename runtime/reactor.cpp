@@ -17,15 +17,16 @@ namespace {
 
 thread_local reactor* current_reactor = nullptr;
 
-// With timers pending, the clock is read once in so many passes that found work, and so many that
-// did not: reading it costs as much as a pass.
+// If timers are pending, the clock is read once in this number of passes with work, or of passes
+// without: reading it takes as long as a pass.
 constexpr unsigned busy_turns_per_clock = 16;
 constexpr unsigned idle_turns_per_clock = 32;
 constexpr int most_ready_per_turn = 1024;
 constexpr int most_events_per_wait = 8;
 constexpr duration longest_measured_wake = std::chrono::microseconds(50);
 constexpr duration shortest_measured_wake = std::chrono::microseconds(2);
-// Adaptive mode measures one sleep in so many: what a wake-up costs changes with what else runs.
+// Adaptive mode measures one sleep in this number: the cost of a wake-up changes with the load of
+// the machine.
 constexpr unsigned sleeps_per_measurement = 8;
 duration read_clock(clockid_t which) noexcept {
   timespec t{};
@@ -33,13 +34,13 @@ duration read_clock(clockid_t which) noexcept {
   return duration(t.tv_sec * 1'000'000'000LL + t.tv_nsec);
 }
 
-// `sleeper`: the CPU time of the side that slept. The other half of a wake-up is the waker's: writing
-// the eventfd and the interrupt it sends.
+// `sleeper`: the CPU time of the side that slept. The other half of a wake-up is the waker's:
+// writing the eventfd and the interrupt that follows.
 duration wake_cost_from(duration sleeper) noexcept {
   return std::clamp(2 * sleeper, shortest_measured_wake, longest_measured_wake);
 }
 
-// Set while it lives, as a signal handler on this thread sees it.
+// Set while this object lives; read by a signal handler on this thread.
 class being_changed {
  public:
   explicit being_changed(bool& flag) noexcept : flag_(flag) {
@@ -57,8 +58,8 @@ class being_changed {
   bool& flag_;
 };
 
-// Over short sleeps: the CPU time of this thread (going to sleep, being woken, the switch), and how
-// late it runs again.
+// Measures short sleeps: the CPU time of this thread (falling asleep, waking up, the switch), and
+// how late it runs again.
 spin_budget measure_wake_cost(const detail::wait_set& waits) noexcept {
   constexpr int rounds = 8;
   constexpr duration nap = std::chrono::microseconds(20);
@@ -211,7 +212,7 @@ std::size_t reactor::poll_all() noexcept {
   return work;
 }
 
-// What becomes ready meanwhile waits for the next pass, behind the pollers.
+// Items that become ready meanwhile wait for the next pass, behind the pollers.
 [[gnu::always_inline]] inline void reactor::run_first_ready() noexcept {
   ready_item& first = ready_.pop_front();
   ++counters_.resumes;
@@ -247,7 +248,7 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
       if (idleness_.has_begun()) came_to_life();
       continue;
     }
-    // A coroutine may have forked, and this be the child.
+    // A coroutine may have forked, and this process may be the child.
     if (inherited()) return wrong_thread({});
     if (done(context)) break;
     idle();
@@ -259,7 +260,7 @@ result<void> reactor::run_until(bool (*done)(void*) noexcept, void* context) noe
 void reactor::idle() noexcept {
   if (skip_to_next_timer()) return;
   switch (options_.mode) {
-    // No pause: a pass without work takes longer than one, and the next message pays for it.
+    // No pause: a pass without work takes longer than a pause, which would delay the next message.
     case wait_mode::polling: return;
     case wait_mode::event: sleep_once(); return;
     case wait_mode::adaptive: break;
@@ -271,7 +272,8 @@ bool reactor::skip_to_next_timer() noexcept {
   if (time_.real()) return false;
   if (!ready_.empty() || !inbox_.empty()) return true;
   if (timers_.first() == nullptr) {
-    // Another thread may still post; whoever mixes threads with virtual time keeps a timer pending.
+    // Another thread may still post; a program that combines threads with virtual time keeps a
+    // timer pending.
     stuck_ = time_.get().advance_to(time_.now());
     return stuck_;
   }
@@ -305,7 +307,7 @@ arm_state reactor::prepare_wait() noexcept {
   if (state == arm_state::busy) {
     end_wait();
   } else {
-    armed_ = true;  // not before: what that poll made ready need not wake anybody
+    armed_ = true;  // not before: work that this poll made ready needs no wake-up
     arm_timer_fd();
   }
   if (trace_ != nullptr) [[unlikely]]
@@ -323,8 +325,8 @@ void reactor::trace_wake() noexcept { trace_->add(trace_point::wake, "wake", thi
 
 void reactor::finish_wait() noexcept {
   if (!armed_ || inherited()) return;
-  // Whoever waited on fd() saw it readable and took nothing out of it: without this it would stay
-  // so for ever, for the eventfd and the timerfd are watched for edges and never read.
+  // The foreign loop that waited on fd() saw it readable and consumed nothing. Without this call it
+  // would stay readable for ever: the eventfd and the timerfd are watched for edges and never read.
   epoll_event events[most_events_per_wait];
   epoll_wait(waits_.fd(), events, most_events_per_wait, 0);
   end_wait();

@@ -37,7 +37,8 @@ enum class wait_mode : std::uint8_t {
   adaptive,  // spins for about the cost of a wake-up, then sleeps
 };
 [[nodiscard]] std::string_view name(wait_mode mode) noexcept;
-// "polling", "event" or "adaptive"; anything else is invalid_value, saying so.
+// Accepts "polling", "event" or "adaptive"; anything else is invalid_value, with a message that
+// names them.
 [[nodiscard]] result<wait_mode> parse_wait_mode(std::string_view text);
 
 // Work for the next pass of the loop. The owner keeps it alive until it ran or is unlinked.
@@ -64,38 +65,40 @@ class resume_item final : public ready_item {
 };
 
 enum class arm_state : std::uint8_t {
-  armed,  // whatever arrives from now on makes the wait fd readable
-  busy,   // there is work already: poll first
+  armed,  // any work that arrives from now on makes the wait fd readable
+  busy,   // work is pending already: poll first
 };
 
-// A source of work that is asked in every pass: a completion queue, an io_context.
-// poll() marks coroutines ready; it never resumes one.
+// A source of work that is polled in every pass: a completion queue, an io_context. poll() marks
+// coroutines ready; it never resumes one.
 class poller {
  public:
   virtual ~poller() = default;
-  // The number of things that happened; 0 = idle. Also publishes what was posted since last time.
+  // Returns the number of events; 0 = idle. Also publishes the requests that were posted since the
+  // last call.
   virtual std::size_t poll() noexcept = 0;
-  // Asks for the wait fd to become readable at the next work. After `armed` the reactor polls once
-  // more before it sleeps, so work that slips in between is not lost.
+  // Requests that the wait fd becomes readable at the next work. After `armed` the reactor polls
+  // once more before it sleeps, so that work which arrives in between is not lost.
   virtual arm_state arm() noexcept = 0;
-  // Undoes arm(); called before the next poll() whether or not the fd fired.
+  // Undoes arm(); called before the next poll() whether or not the fd became readable.
   virtual void disarm() noexcept {}
   static constexpr int cannot_wake = -1;  // only legal in polling mode
-  static constexpr int is_sleeper = -2;   // it is what sleeps for the reactor: see sleeper
+  // this poller performs the sleep of the reactor: see sleeper
+  static constexpr int is_sleeper = -2;
   // A descriptor, constant for life, or one of the above.
   [[nodiscard]] virtual int wait_fd() const noexcept = 0;
-  // Whether wait_fd is to be watched for edges: then nobody need read it to clear it.
+  // True if wait_fd is to be watched for edges: then no code needs to read it to clear it.
   [[nodiscard]] virtual bool edge_triggered() const noexcept { return false; }
   // For messages: "shm", "tcp", "asio".
   [[nodiscard]] virtual const char* name() const noexcept = 0;
 };
 
-// Sleeps for the reactor, where something else owns the wait (an asio::io_context).
+// Performs the sleep of the reactor if another loop owns the wait (an asio::io_context).
 class sleeper {
  public:
   virtual ~sleeper() = default;
-  // Returns when `fd` is readable (timers of the reactor make it so), or whenever it did something
-  // of its own.
+  // Returns when `fd` is readable (timers of the reactor make it readable), or after it ran a
+  // handler.
   virtual void sleep(int fd) noexcept = 0;
 };
 
@@ -112,12 +115,12 @@ class resident : public list_node {
 
 struct reactor_counters {
   std::uint64_t turns = 0;       // passes of the loop
-  std::uint64_t idle_turns = 0;  // ... that found nothing
+  std::uint64_t idle_turns = 0;  // passes without work
   std::uint64_t resumes = 0;     // items run from the ready list
   std::uint64_t arms = 0;        // times all pollers were armed
   std::uint64_t sleeps = 0;      // waits entered
   std::uint64_t wakeups = 0;     // waits that ended for work, a timer or a wake()
-  std::uint64_t spurious = 0;    // ... and nothing was there
+  std::uint64_t spurious = 0;    // wake-ups without work
   std::uint64_t late_work = 0;   // work found between the last drain and the sleep
   std::uint64_t timers_fired = 0;
   std::uint64_t inbox_items = 0;
@@ -127,75 +130,80 @@ struct reactor_options {
   wait_mode mode = wait_mode::adaptive;
   clock* time = nullptr;               // null: real_clock(); must outlive the reactor
   duration spin_limit = duration{-1};  // adaptive: the longest spin; negative: as measured
-  // Called between the last drain and arming, and again between arming and sleeping. For tests that
-  // hunt lost wake-ups.
+  // Called between the last drain and arming, and again between arming and sleeping. For tests of
+  // lost wake-ups.
   void (*before_sleep)(void* context) noexcept = nullptr;
   void* before_sleep_context = nullptr;
 };
 
 // Bound to the thread that runs it (the creating thread until claim(), bind() or run_until()
-// elsewhere); only post() and wake() may be called from other threads, and the rest checks that in
-// every build. Never starts a thread.
+// elsewhere). Only post() and wake() may be called from other threads; all other calls check that
+// in every build. Never starts a thread.
 class reactor {
  public:
-  // Throws cordma::error (no_memory, operating_system) where descriptors cannot be had.
+  // Throws cordma::error (no_memory, operating_system) if descriptors cannot be allocated.
   explicit reactor(const reactor_options& options = {});
   ~reactor();
   reactor(const reactor&) = delete;
   reactor& operator=(const reactor&) = delete;
 
-  // The reactor whose turn is running on this thread, or null.
+  // The reactor that runs a pass on this thread, or null.
   [[nodiscard]] static reactor* current() noexcept;
   [[nodiscard]] bool on_owner_thread() const noexcept {
     return owner_thread_.load(std::memory_order_relaxed) == detail::thread_identity;
   }
   // True in a child of fork(), for a reactor of its parent: only its destructor may be called.
   [[nodiscard]] bool inherited() const noexcept { return process_.inherited(); }
-  // Why a call fails on this thread: bad_state in a child of fork(), else no_lock, with `rule` as its text.
+  // The failure of a call on this thread: bad_state in a child of fork(), else no_lock, with `rule`
+  // as its text.
   [[nodiscard]] failure wrong_thread(std::string_view rule) const noexcept;
-  // Makes the calling thread the owner. Errors: no_lock while another thread runs it; bad_state from
-  // inside one of its own turns, or in a child of fork().
+  // Makes the calling thread the owner. Errors: no_lock while another thread runs it; bad_state
+  // inside one of its passes, or in a child of fork().
   [[nodiscard]] result<void> claim() noexcept;
-  // For destructors: the calling thread owns it from here on, unless another one runs it. REQUIRES that none does.
-  // False in a child of fork(): there a destructor gives back what is the child's own, and touches nothing shared.
+  // For destructors: makes the calling thread the owner. REQUIRES that no other thread runs it.
+  // Returns false in a child of fork(): there a destructor releases only resources of the child,
+  // and touches nothing shared.
   bool enter_to_destroy() noexcept;
-  // For calls without a result: false in a child of fork(), where such a call does nothing. REQUIRES the owner thread.
+  // For calls without a result: false in a child of fork(), where such a call does nothing.
+  // REQUIRES the owner thread.
   [[nodiscard]] bool enter() const noexcept {
     if (on_owner_thread()) return true;
     CORDMA_REQUIRE(inherited());
     return false;
   }
-  // As claim(), where neither can happen: REQUIRES that it is not running.
+  // As claim(), if neither error can occur: REQUIRES that it is not running.
   void bind() noexcept;
 
   [[nodiscard]] wait_mode mode() const noexcept { return options_.mode; }
   [[nodiscard]] clock& time() noexcept { return time_.get(); }
   [[nodiscard]] time_point now() noexcept { return time_.now(); }
   [[nodiscard]] const reactor_counters& counters() const noexcept { return counters_; }
-  // Adaptive mode: the cost of one wake-up as measured, and the current budget of a spin.
+  // Adaptive mode: the measured cost of one wake-up, and the current budget of a spin.
   [[nodiscard]] duration wake_cost() const noexcept { return idleness_.budget().wake_cost(); }
   [[nodiscard]] duration spin_budget() const noexcept { return idleness_.budget().get(); }
 
-  // One pass: pollers, inbox, timers, then what was ready. True if anything happened; false in a child of fork().
-  // Never waits. REQUIRES not called from inside a turn.
+  // Runs one pass: pollers, inbox, timers, then the items that were ready. True if anything
+  // happened; false in a child of fork(). Never waits. REQUIRES not called inside a pass.
   bool turn() noexcept;
-  // The same, for whoever turns by hand: how many things happened, 0 where nothing was there. Errors:
-  // bad_state from inside a turn or in a child of fork(), no_lock from a thread that does not own it.
+  // As turn(), for programs that run passes themselves: returns the number of events, 0 if idle.
+  // Errors: bad_state inside a pass or in a child of fork(), no_lock from a thread that does not
+  // own it.
   result<std::size_t> poll() noexcept;
-  // Turns, and waits between them as the mode says, until `done(context)`; checked every pass.
-  // Returns shutdown after stop(); no_lock and bad_state as claim() does; bad_state as well where, in
-  // virtual time, nothing can ever happen again.
+  // Runs passes, and waits between them by the wait mode, until `done(context)`, which is checked
+  // in every pass. Returns shutdown after stop(); no_lock and bad_state as claim() does; bad_state
+  // also if nothing can ever happen again in virtual time.
   result<void> run_until(bool (*done)(void*) noexcept, void* context) noexcept;
-  // Ends run_until() at its next pass. Owner thread only (from others: post it).
+  // Ends run_until() at its next pass. Owner thread only (other threads post a call).
   void stop() noexcept { stop_requested_ = true; }
 
-  // The item runs in the next pass; in a child of fork(), never. REQUIRES the owner thread.
+  // Runs the item in the next pass; in a child of fork(), never. REQUIRES the owner thread.
   void ready(ready_item& item) noexcept {
     CORDMA_REQUIRE(on_owner_thread() || inherited());
     ready_.push_back(item);
     stir();
   }
-  // The same, out of the list that the item may be in. REQUIRES that a poll of the reactor calls it.
+  // As ready(), after unlinking the item from its list, if any. REQUIRES that a poll of the reactor
+  // calls it.
   void ready_in_poll(ready_item& item) noexcept {
     if (item.linked()) {
       ready_from_list(item);
@@ -204,60 +212,63 @@ class reactor {
     }
   }
   void ready_from_list(ready_item& item) noexcept { ready_.move_back(item); }
-  // Whoever does something on the owner thread while a foreign loop waits for fd() says so: the wait
-  // ends. Costs nothing otherwise.
+  // Ends the wait of a foreign loop for fd(). Called after work on the owner thread outside a pass.
+  // Free if no loop waits.
   void stir() noexcept {
     if (armed_) wake_once();
   }
-  // A poller that asks the kernel only now and then asks in the next pass.
+  // Makes a poller that polls the kernel only in some passes poll it in the next one.
   void expect_work() noexcept { work_expected_ = true; }
   [[nodiscard]] bool take_expectation() noexcept { return std::exchange(work_expected_, false); }
   // Drops `r` when the reactor is destroyed, unless it was unlinked before.
   void keep(resident& r) noexcept { residents_.push_back(r); }
   void add(timer& t, time_point when) noexcept;
   void remove(timer& t) noexcept;
-  // not_supported where the mode may sleep and the poller cannot wake a sleeper, naming it.
+  // Fails with not_supported, naming the poller, if the mode may sleep and the poller cannot end a
+  // sleep.
   result<void> add(poller& p);
   void remove(poller& p) noexcept;
-  // The tasks on it, by the order of their start.
+  // The tasks on it, in the order of their start.
   [[nodiscard]] list<running_task>& tasks() noexcept { return reports_.tasks(); }
   void add(report_section& s) noexcept { reports_.add(s); }
-  // Null: epoll_wait. At most one at a time.
+  // Null: epoll_wait. At most one sleeper at a time.
   void set_sleeper(sleeper* s) noexcept { sleeper_ = s; }
 
   // Any thread. The item runs on the owner thread. Lock-free.
   void post(inbox_item& item) noexcept;
-  // Any thread; allocates. `work()` must not throw. Destroyed without having run where the reactor is
-  // destroyed first.
+  // Any thread; allocates. `work()` must not throw. It is destroyed without having run if the
+  // reactor is destroyed first.
   template <class Work>
     requires std::invocable<Work&>
   void post(Work work);
-  // Any thread, and signal handlers: the current or next wait returns.
+  // Any thread, and signal handlers: ends the current or the next wait.
   void wake() noexcept;
 
-  // For a foreign loop (epoll, Asio, io_uring): turn() until it returns false, then prepare_wait();
-  // if that says armed, wait until fd() is readable, call finish_wait() and begin again. In a child of fork() the
-  // set of descriptors is the parent's, and both do nothing.
+  // For a foreign loop (epoll, Asio, io_uring): call turn() until it returns false, then
+  // prepare_wait(); if that returns armed, wait until fd() is readable, call finish_wait() and
+  // begin again. In a child of fork() the set of descriptors belongs to the parent, and both calls
+  // do nothing.
   [[nodiscard]] int fd() const noexcept { return waits_.fd(); }
   arm_state prepare_wait() noexcept;
   void finish_wait() noexcept;
 
-  // Its state, its timers, descriptors and sections, and each suspended coroutine with the chain of its callers, in at
-  // most 200 lines. Allocates nothing and takes no lock: a signal handler on the thread of the reactor may call it at any
-  // time. A list that was just being changed is reported, and not walked. REQUIRES the owner thread.
+  // Writes the reactor's state, its timers, descriptors and sections, and each suspended coroutine
+  // with the chain of its callers, in at most 200 lines. Allocates nothing and takes no lock: a
+  // signal handler on the thread of the reactor may call it at any time. A list that is being
+  // changed is reported as such, and not walked. REQUIRES the owner thread.
   void dump(int fd = 2) noexcept;
   void dump(dump_writer& out) noexcept;
-  // Records from now on, if the process has a trace file. Throws std::bad_alloc.
+  // Starts recording, if the process has a trace file. Throws std::bad_alloc.
   void start_tracing();
-  // Null: it does not record.
+  // Null if it does not record.
   [[nodiscard]] trace_ring* trace() noexcept { return trace_.get(); }
   // The time of the last wake-up or of the last 1024th pass, whichever is later.
   [[nodiscard]] coarse_time coarse_now() const noexcept { return time_.coarse(); }
-  // How long ago that was, at least.
+  // The time since `then`, at least.
   [[nodiscard]] duration since(coarse_time then) noexcept { return time_.since(then); }
 
-  // Completing without suspending is free; doing so for ever would starve everybody else. True if
-  // the caller may go on, false if it should pass through the ready list first.
+  // Completing without suspending is free; without a limit it would starve all other coroutines.
+  // True if the caller may continue, false if it should pass through the ready list first.
   [[nodiscard]] bool may_continue_inline() noexcept { return --inline_budget_ > 0; }
 
  private:
@@ -265,7 +276,7 @@ class reactor {
 
   std::size_t pass() noexcept;
   std::size_t poll_all() noexcept;
-  // These and `work`.
+  // Returns the number of events, as fire_timers() and run_ready_to_the_end() do.
   std::size_t run_inbox() noexcept;
   [[nodiscard]] bool is_clock_due() noexcept {
     if (turns_to_clock_ == 0) return true;
@@ -291,30 +302,30 @@ class reactor {
   reactor_options options_;
   detail::loop_clock time_;
   list<ready_item> ready_;
-  ready_item end_of_pass_{nullptr};  // behind what this pass runs
+  ready_item end_of_pass_{nullptr};  // separates the items of this pass from later ones
   list<resident> residents_;
   std::vector<poller*> pollers_;
-  std::size_t poller_count_ = 0;  // its size, which every pass reads
+  std::size_t poller_count_ = 0;  // the number of pollers, read in every pass
   detail::timer_heap timers_;
   int inline_budget_ = inline_budget_per_turn;
   detail::wait_set waits_;
   sleeper* sleeper_ = nullptr;
-  reactor* outer_ = nullptr;  // in whose turn this one's is
+  reactor* outer_ = nullptr;  // the reactor whose pass encloses this one's
   process_mark process_;
   std::atomic<std::uint64_t> owner_thread_;
   std::atomic<bool> running_{false};  // inside run_until()
   bool in_turn_ = false;
-  bool own_timer_only_ = false;  // all that the last pass found to do
+  bool own_timer_only_ = false;  // the last pass found only a timer of the reactor
   bool armed_ = false;
   bool stop_requested_ = false;
   bool stuck_ = false;
   bool work_expected_ = false;
 
   detail::idleness idleness_;    // adaptive
-  unsigned turns_to_clock_ = 0;  // turns until timers look at the clock again
+  unsigned turns_to_clock_ = 0;  // passes until timers read the clock again
   reactor_counters counters_;
 
-  bool changing_ = false;  // pollers_, or the heap of timers
+  bool changing_ = false;  // pollers_ or the heap of timers is being changed
   detail::report_lists reports_;
   detail::live_reactor* entry_;
   std::unique_ptr<trace_ring> trace_;

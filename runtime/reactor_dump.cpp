@@ -15,15 +15,16 @@ namespace cordma {
 namespace {
 
 constexpr unsigned max_report_lines = 200;
-constexpr unsigned max_section_lines = 90;    // of them, for one section
+constexpr unsigned max_section_lines = 90;    // per section
 constexpr std::size_t max_steps = 1'000'000;  // from caller to caller, and from timer to timer
-constexpr std::size_t max_chain = 32;         // callers that are printed
-constexpr std::size_t max_groups = 48;        // of tasks that wait alike
+constexpr std::size_t max_chain = 32;         // printed callers
+constexpr std::size_t max_groups = 48;        // groups of tasks that wait at the same place
 constexpr const char* in_change = "the list was just being changed";
 
 using promise = const task_promise_base;
 
-// From the coroutine that waits to the first of its callers; through scopes and when_all to those that wait for them.
+// The chain from the waiting coroutine to the first of its callers; through scopes and when_all to
+// the tasks that wait for them.
 class chain {
  public:
   void add(promise& p) noexcept {
@@ -37,12 +38,12 @@ class chain {
       callers_[length_++] = &p;
     }
   }
-  // Up to the first max_chain.
+  // At most the first max_chain callers.
   [[nodiscard]] std::span<promise* const> callers() const noexcept {
     return {callers_.data(), length_};
   }
   [[nodiscard]] bool cut() const noexcept { return cut_; }
-  // Equal for coroutines that wait alike.
+  // Equal for coroutines that wait at the same place.
   [[nodiscard]] std::uint64_t hash() const noexcept { return hash_; }
 
  private:
@@ -52,7 +53,7 @@ class chain {
   std::uint64_t hash_ = 14695981039346656037U;
 };
 
-// False where links do not fit together.
+// False if links do not match.
 bool follow(const reactor& home, running_task& first, chain& out) noexcept {
   promise* at = first.top;
   for (std::size_t steps = 0; at->awaited() != nullptr; at = at->awaited()) {
@@ -93,7 +94,7 @@ struct alike {
 
 class alike_table {
  public:
-  // False where the table is full.
+  // False if the table is full.
   bool count(std::uint64_t hash, running_task& t) noexcept {
     for (std::size_t i = 0; i < used_; ++i) {
       if (rows_[i].hash != hash) continue;

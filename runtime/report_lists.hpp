@@ -1,4 +1,5 @@
-// What a reactor lists for its reports: the tasks that no coroutine awaits, and sections of objects that live on it.
+// The lists of a reactor for its reports: tasks that no coroutine awaits, and sections of objects
+// that live on it.
 #pragma once
 
 #include <cordma/runtime/list.hpp>
@@ -15,14 +16,16 @@ class report_lists;
 class task_group;
 }  // namespace detail
 
-// A task that no coroutine awaits, between its start and its end, for reports; in the list of the reactor that it is on.
+// A task that no coroutine awaits, between its start and its end, for reports; in the list of its
+// reactor.
 struct running_task : list_node {
-  task_promise_base* top = nullptr;     // of the coroutine that was started first
-  detail::task_group* group = nullptr;  // null: it is in none
+  task_promise_base* top = nullptr;     // the coroutine that was started first
+  detail::task_group* group = nullptr;  // null if it is in no group
   std::uint32_t joins_in = 0;           // the report in which it was found to wait for other tasks
 };
 
-// The part of an object that lives on the reactor, in its report. The owner unlinks it before it changes.
+// The part of a reactor's report about an object that lives on it. The owner unlinks it before it
+// changes.
 class report_section : public list_node {
  public:
   using function = void (*)(report_section&, dump_writer&) noexcept;
@@ -35,16 +38,16 @@ class report_section : public list_node {
 
 namespace detail {
 
-// Bound to the thread of the reactor; a signal handler there may call print_tasks() and print_sections() at any time. A
-// list that was just being changed is reported, and not walked.
+// Bound to the thread of the reactor; a signal handler there may call print_tasks() and
+// print_sections() at any time. A list that is being changed is reported as such, and not walked.
 class report_lists {
  public:
-  // By the order of their start.
+  // In the order of their start.
   [[nodiscard]] list<running_task>& tasks() noexcept { return tasks_; }
   void add(report_section& s) noexcept { sections_.push_back(s); }
 
   void print_sections(dump_writer& out) noexcept;
-  // Each suspended coroutine with the chain of its callers. `home` is their reactor.
+  // Prints each suspended coroutine with the chain of its callers. `home` is their reactor.
   void print_tasks(dump_writer& out, const reactor& home) noexcept;
 
  private:

@@ -25,7 +25,7 @@ failure::failure(errc code, std::string message) noexcept : code_(code) {
   try {
     message_ = std::make_shared<const std::string>(std::move(message));
   } catch (const std::bad_alloc&) {
-    // The code alone has to do.
+    // Without memory for a message, the code is enough.
   }
 }
 
@@ -55,7 +55,7 @@ failure failure::from_os(int os_errno, std::initializer_list<part> what) noexcep
     text += advice(os_errno);
     f.message_ = std::make_shared<const std::string>(std::move(text));
   } catch (const std::bad_alloc&) {
-    // The number says it as well.
+    // Without memory for a message, the number is enough.
   }
   return f;
 }

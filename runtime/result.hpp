@@ -1,4 +1,4 @@
-// failure: what went wrong, as a value. error: the same, thrown. result<T>: one or the other.
+// failure: an error, as a value. error: the same, thrown. result<T>: a value or a failure.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -18,17 +18,17 @@
 
 namespace cordma {
 
-// A value; immutable once built, freely copied between threads. Building one never throws: from codes
-// alone it does not allocate, and a sentence for which there is no memory is left out, so that
-// running out of memory does not end the code that reports it. Copying does not allocate.
+// A value; immutable once built, freely copied between threads. Building one never throws: it does
+// not allocate from codes alone, and it omits the message if there is no memory for it, so that
+// code which reports exhausted memory does not fail itself. Copying does not allocate.
 class failure {
  public:
   failure(errc code) noexcept : code_(code) {}  // NOLINT(google-explicit-constructor)
-  // `message`: one sentence that says what happened, where, and what to do about it.
+  // `message`: one sentence that states what happened, where, and the remedy.
   failure(errc code, std::string message) noexcept;
   failure(errc code, const char* message) noexcept : failure(of(code, {message})) {}
 
-  // Of a sentence: text that outlives the call, or a number in decimal. Neither allocates.
+  // A part of a message: text that outlives the call, or a number in decimal. Neither allocates.
   class part {
    public:
     template <std::convertible_to<std::string_view> T>
@@ -44,25 +44,25 @@ class failure {
     std::array<char, 20> digits_;
     std::string_view text_;
   };
-  // The sentence from its parts: for code that must not throw.
+  // Builds the message from its parts: for code that must not throw.
   [[nodiscard]] static failure of(errc code, std::initializer_list<part> parts) noexcept;
-  // From a system call: the code follows from `os_errno`; `what` names the call and its object. Where
-  // a resource ran out, what to do about it is added.
+  // For a system call: the code follows from `os_errno`; `what` names the call and its object. If a
+  // resource is exhausted, the remedy is added.
   [[nodiscard]] static failure from_os(int os_errno, std::string_view what) noexcept {
     return from_os(os_errno, std::initializer_list<part>{what});
   }
   [[nodiscard]] static failure from_os(int os_errno, std::initializer_list<part> what) noexcept;
 
   [[nodiscard]] errc code() const noexcept { return code_; }
-  // Empty where the code says it all.
+  // Empty if the code is sufficient.
   [[nodiscard]] const std::string& message() const noexcept;
-  // The public operation that failed ("send", "connect", ...), or "" where none did.
+  // The public operation that failed ("send", "connect", ...), or "" if none did.
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   // The completion status and vendor code of the transport (ibv_wc_status numbering), else 0.
   [[nodiscard]] std::uint16_t wc_status() const noexcept { return wc_status_; }
   [[nodiscard]] std::uint32_t vendor_err() const noexcept { return vendor_err_; }
   [[nodiscard]] int os_errno() const noexcept { return os_errno_; }
-  // What brought this failure about; null where it is itself the first cause.
+  // The failure that caused this one; null if this is the first cause.
   [[nodiscard]] const failure* cause() const noexcept { return cause_.get(); }
   [[nodiscard]] const failure& first_cause() const noexcept;
 
@@ -84,7 +84,8 @@ class failure {
     return *this;
   }
 
-  // "send: flushed: not carried out ... because: read: remote_access: ...", the whole chain.
+  // Returns "send: flushed: not carried out ... because: read: remote_access: ...", the complete
+  // chain.
   [[nodiscard]] std::string describe() const;
 
  private:
@@ -97,7 +98,7 @@ class failure {
   std::shared_ptr<const failure> cause_;
 };
 
-// What `co_await operation` throws. what() is failure::describe(). Copying never throws.
+// The exception of `co_await operation`. what() is failure::describe(). Copying never throws.
 class error : public std::system_error {
  public:
   explicit error(failure why);
@@ -116,10 +117,10 @@ class error : public std::system_error {
 
 [[noreturn]] void throw_error(failure why);
 
-// Whether it is a cordma::error with errc::canceled. Costs a rethrow.
+// True if it is a cordma::error with errc::canceled. Takes a rethrow.
 [[nodiscard]] bool is_canceled(const std::exception_ptr& thrown) noexcept;
 
-// A value or a failure. value() throws cordma::error where there is none; operator* REQUIRES one.
+// A value or a failure. value() throws cordma::error if there is no value; operator* REQUIRES one.
 template <class T>
 class [[nodiscard]] result {
  public:

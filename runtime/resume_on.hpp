@@ -5,7 +5,7 @@
 
 namespace cordma {
 
-// On its way the coroutine belongs to nobody: REQUIRES that it is not destroyed then.
+// On its way the coroutine belongs to no reactor: REQUIRES that it is not destroyed then.
 class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_item {
  public:
   explicit resume_on_awaiter(reactor& target) noexcept
@@ -40,7 +40,7 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
       self.chain_->resume();
       return;
     }
-    // Only now, fully suspended, may another thread see the coroutine.
+    // Only here, where it is fully suspended, may another thread see the coroutine.
     self.where_ = place::between;
     self.chain_->leave();
     self.target_.post(self);
@@ -57,18 +57,20 @@ class [[nodiscard]] resume_on_awaiter final : private ready_item, private inbox_
   place where_ = place::leaving;
 };
 
-// `co_await resume_on(other);` goes on on the thread of `other`, which must be running or be run; at
-// once where it is there already. Whoever awaits this task goes on there as well when it ends, up to
-// the next scope, when_all, when_any, with_timeout, run_on or run(): these come back. Away from home
-// a task is not canceled; it sees the request when it is back. Operations that wait on the first
-// reactor must not be awaited on the second.
+// `co_await resume_on(other);` continues on the thread of `other`, which must be running or be run
+// later; at once if it is on that thread already. A coroutine that awaits this task continues there
+// as well when the task ends, up to the next scope, when_all, when_any, with_timeout, run_on or
+// run(): these return to their own reactor. Away from its home reactor a task is not canceled; it
+// sees the request on its return. Operations that wait on the first reactor must not be awaited on
+// the second.
 [[nodiscard]] inline resume_on_awaiter resume_on(reactor& target) noexcept {
   return resume_on_awaiter(target);
 }
 
 namespace detail {
 
-// Cancellation across: a hook on this side, a source on the other, an inbox item between them.
+// Forwards cancellation to another reactor: a hook on this side, a source on the other, an inbox
+// item between them.
 class remote_cancel final : private cancel_hook, private inbox_item {
  public:
   explicit remote_cancel(reactor& there) noexcept
@@ -76,7 +78,7 @@ class remote_cancel final : private cancel_hook, private inbox_item {
         inbox_item(&remote_cancel::arrived),
         there_(there) {}
 
-  // Here, before leaving.
+  // On this reactor, before leaving.
   void listen(cancel_source* here) noexcept {
     if (here == nullptr) return;
     if (here->requested()) {
@@ -85,12 +87,13 @@ class remote_cancel final : private cancel_hook, private inbox_item {
       here->attach(*this);
     }
   }
-  // Here, when back: true if a message may still be on its way, which must arrive before this dies.
+  // On this reactor, after the return: true if a message may still be on its way; it must arrive
+  // before this object is destroyed.
   [[nodiscard]] bool stop_listening() noexcept {
     cancel_hook::unlink();
     return sent_;
   }
-  // There.
+  // On the other reactor.
   [[nodiscard]] cancel_source& source() noexcept { return source_; }
 
  private:
@@ -105,12 +108,12 @@ class remote_cancel final : private cancel_hook, private inbox_item {
 
   reactor& there_;
   cancel_source source_;
-  bool sent_ = false;  // this side's
+  bool sent_ = false;  // used only on this side
 };
 
 }  // namespace detail
 
-// Runs `t` on the thread of `target` and comes back with its value or its error.
+// Runs `t` on the thread of `target` and returns with its value or its error.
 // On cancellation: `t` is canceled there, and waited for.
 template <class T>
 [[nodiscard]] task<T> run_on(reactor& target, task<T> t) {

@@ -1,5 +1,5 @@
-// scope: structured concurrency. What is spawned in a scope ends before the scope does; cancellation
-// flows down, the first error flows up.
+// scope: structured concurrency. Tasks that are spawned in a scope end before the scope does;
+// cancellation propagates down, the first error propagates up.
 #pragma once
 
 #include <cordma/runtime/task_group.hpp>
@@ -13,32 +13,35 @@ namespace cordma {
 ///   s.spawn(first());
 ///   co_await s.join();
 //
-// or, where something may throw between spawn and join: a coroutine `task<void> serve(scope& s, int
-// port)`, awaited as `co_await in_scope(serve, port);`, which joins whatever happens.
+// or, if code between spawn and join may throw: a coroutine `task<void> serve(scope& s, int port)`,
+// awaited as `co_await in_scope(serve, port);`, which joins in every case.
 //
-// Destroyed before it is joined (the coroutine that holds it is destroyed, or an error leaves it),
-// a scope destroys its tasks where they stand, and with them the operations they wait for, each by
-// its own contract. REQUIRES that none of them is on another reactor then.
+// A scope that is destroyed before it is joined (the coroutine that contains it is destroyed, or an
+// error leaves it) destroys its tasks where they are suspended, and with them the operations they
+// wait for, each by its own contract. REQUIRES that none of them is on another reactor then.
 class scope {
  public:
-  // Canceled with the task whose context this is.
+  // Canceled with the task of this context.
   explicit scope(const task_context& parent) noexcept;
-  // Nobody above: for code outside of coroutines. `parent` may be null; it outlives the scope.
+  // Without a parent task: for code outside of coroutines. `parent` may be null; it must outlive
+  // the scope.
   explicit scope(reactor& home, cancel_source* parent = nullptr) noexcept;
   scope(const scope&) = delete;
   scope& operator=(const scope&) = delete;
   ~scope();
 
-  // `t` begins in the next pass of the reactor. Its arguments are values: nothing it was given by
-  // reference outlives this call for sure. Takes memory from the frame pool only (std::bad_alloc
-  // where even the heap has none; the task is destroyed then). Its first error cancels the others.
+  // Starts `t` in the next pass of the reactor. Its arguments must be values: objects passed by
+  // reference may be destroyed after this call. Takes memory from the frame pool only
+  // (std::bad_alloc if even the heap has none; the task is destroyed then). Its first error cancels
+  // the others.
   void spawn(task<void> t);
 
-  // Cancels all, those spawned later included. Their errc::canceled is no error of the scope then.
+  // Cancels all tasks, including those spawned later. Their errc::canceled is then no error of the
+  // scope.
   void cancel() noexcept { group_.cancel(); }
 
-  // Done when nothing runs any more. Throws the first error, in time, of any task; canceled where the
-  // task above was canceled and a task here ended by it. More may be spawned afterwards.
+  // Done when all tasks have ended. Throws the first error, in time, of any task; canceled if the
+  // parent task was canceled and a task here ended by it. More tasks may be spawned afterwards.
   // On cancellation: cancels all, and is done when they have ended.
   [[nodiscard]] task<void> join();
 

@@ -1,4 +1,4 @@
-// semaphore: so many at a time.
+// semaphore: limits the number of coroutines that use a resource at a time.
 #pragma once
 
 #include <cordma/runtime/waiter.hpp>
@@ -7,9 +7,9 @@
 
 namespace cordma {
 
-// Bound to one reactor. First in, first out and fair to large requests: nobody overtakes a waiter,
-// even where enough is left for the smaller request behind it. Never allocates. A waiter that is
-// destroyed after it was given its share and before it ran gives it back. Waiters of a destroyed
+// Bound to one reactor. First in, first out and fair to large requests: no request overtakes a
+// waiter, even if enough is left for the smaller request behind it. Never allocates. If a waiter is
+// destroyed after it got its share and before it ran, the share is returned. Waiters of a destroyed
 // semaphore get errc::shutdown.
 class semaphore {
  public:
@@ -43,7 +43,7 @@ class semaphore {
     void do_cancel() noexcept {
       semaphore& owner = *owner_;
       fail(errc::canceled, "semaphore acquire");
-      owner.serve();  // what was kept for this one may be enough for the next
+      owner.serve();  // the share reserved for this one may be enough for the next
     }
     void take() noexcept { given_ = 0; }
 
@@ -55,17 +55,17 @@ class semaphore {
   explicit semaphore(std::size_t initial) noexcept : available_(initial) {}
   semaphore(const semaphore&) = delete;
   semaphore& operator=(const semaphore&) = delete;
-  // REQUIRES that no waiter that was given its share has yet to run.
+  // REQUIRES that every waiter that got its share has run.
   ~semaphore() {
     while (!waiters_.empty()) waiters_.front().fail(errc::shutdown, "semaphore acquire");
   }
 
   [[nodiscard]] std::size_t available() const noexcept { return available_; }
 
-  // Done when `n` are yours; give them back with release(n).
-  // On cancellation: leaves the queue, canceled, and takes nothing.
+  // Done when `n` are acquired; return them with release(n).
+  // On cancellation: leaves the queue, canceled, and acquires nothing.
   acquire_operation acquire(std::size_t n = 1) noexcept { return acquire_operation(*this, n); }
-  // False, and nothing taken, where somebody waits or fewer are left.
+  // False, without acquiring any, if a waiter exists or fewer are left.
   [[nodiscard]] bool try_acquire(std::size_t n = 1) noexcept {
     if (!waiters_.empty() || available_ < n) return false;
     available_ -= n;

@@ -1,4 +1,4 @@
-// sleep_for, sleep_until, yield: letting time, or others, pass.
+// sleep_for, sleep_until, yield: wait for a time, or for the other coroutines.
 #pragma once
 
 #include <cordma/runtime/operation.hpp>
@@ -51,7 +51,7 @@ class [[nodiscard]] sleep_operation final : public operation<sleep_operation, vo
   alarm timer_{*this};
 };
 
-// The time runs from the moment it is awaited or started. Zero and less: done at once.
+// The time starts when it is awaited or started. Done at once if it is zero or negative.
 [[nodiscard]] inline sleep_operation sleep_for(duration time) noexcept {
   return sleep_operation(time);
 }
@@ -59,7 +59,7 @@ class [[nodiscard]] sleep_operation final : public operation<sleep_operation, vo
   return sleep_operation(when);
 }
 
-// `co_await yield();` lets everything run that is ready now, and the pollers, before going on.
+// `co_await yield();` runs everything that is ready now, and the pollers, before it continues.
 // Cannot be canceled; it takes no time.
 class [[nodiscard]] yield_awaiter {
  public:

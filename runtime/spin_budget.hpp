@@ -8,18 +8,19 @@
 namespace cordma {
 
 // Follows the gaps between arrivals as KVM's halt polling does: grows while a somewhat longer spin
-// would have saved a sleep, shrinks while spinning was in vain. Not above the cost of a wake-up, so
+// would have saved a sleep, shrinks while spinning was in vain. At most the cost of a wake-up, so
 // that spinning and sleeping together cost at most twice the better of the two.
-// One exception: two sides that answer each other can keep each other asleep, where the latency of a
+// One exception: two sides that answer each other can keep each other asleep if the latency of a
 // wake-up is above its cost. Each then sees gaps that are the other's wake-up, and too long to spin
-// for. Hence trials: a few waits that spin until the other has woken up. If it has only slept because
-// this side did, both spin from then on. A side whose gaps have become shorter at once takes it that
-// the other is trying, and tries as well. Trials are paid for: every sleep, and every wait that was
-// short enough to spin for, adds a fraction of what it cost, and a trial may spend what has been saved.
+// for. Hence trials: a few waits that spin until the other has woken up. If the other slept only
+// because this side did, both spin from then on. A side whose gaps
+// suddenly become shorter assumes that the other is in a trial, and starts one as well. Trials have
+// a budget: every sleep, and every wait that was short enough to spin for, adds a fraction of its
+// cost, and a trial may spend the sum.
 class spin_budget {
  public:
-  // `wake_cost`: CPU time of one sleep and wake-up, on both sides. `wake_latency`: from the event to
-  // the sleeper running, at least; it is part of every gap that ended in a sleep.
+  // `wake_cost`: CPU time of one sleep and wake-up, on both sides. `wake_latency`: the least time
+  // from the event until the sleeper runs; it is part of every gap that ended in a sleep.
   explicit spin_budget(duration wake_cost = duration::zero(),
                        duration wake_latency = duration::zero()) noexcept
       : wake_cost_(wake_cost), wake_latency_(wake_latency), budget_(wake_cost) {}
@@ -33,7 +34,7 @@ class spin_budget {
   [[nodiscard]] duration wake_cost() const noexcept { return wake_cost_; }
   [[nodiscard]] duration get() const noexcept { return budget_; }
 
-  // What one more sleep and wake-up has cost.
+  // Adds a measurement: the cost of one more sleep and wake-up.
   void wake_up_took(duration cost) noexcept { wake_cost_ += (cost - wake_cost_) / 8; }
   // Work was found `gap` after the reactor had run out of it, after a sleep.
   void work_came_while_asleep(duration gap) noexcept {
@@ -54,7 +55,7 @@ class spin_budget {
       if (budget_ < wake_cost_ / smallest_fraction) budget_ = duration::zero();
     }
   }
-  // So many times work was found so soon that nobody measured.
+  // `times` waits found work so soon that their gap was not measured.
   void work_came_at_once(unsigned times) noexcept {
     if (times == 0) return;
     save(wake_cost_ / 16 * std::min<unsigned>(times, most_saved * 16));
@@ -69,14 +70,14 @@ class spin_budget {
       spend(gap);
     }
   }
-  // The wait ended with a timer of this side's own: nothing to learn.
+  // The wait ended with a timer of this side itself, and gives no information about the other side.
   void own_timer_fired(duration waited) noexcept {
     if (trial_ > 0) spend(std::min(waited, budget_));
   }
 
  private:
-  static constexpr int smallest_fraction = 16;  // of the wake cost; a shorter spin is not worth it
-  static constexpr int waits_of_a_trial = 4;    // they may be for different things in turn
+  static constexpr int smallest_fraction = 16;  // of the wake cost; a shorter spin has no effect
+  static constexpr int waits_of_a_trial = 4;    // successive waits may be for different events
   static constexpr int most_saved = 1024;       // times the wake cost
 
   void spinning_pays() noexcept {
@@ -100,7 +101,7 @@ class spin_budget {
   duration usual_gap_{};  // of the last waits, which all ended in a sleep
   duration saved_{};
   bool may_try_ = true;
-  int trial_ = 0;  // so many waits of one are left
+  int trial_ = 0;  // remaining waits of the trial
 };
 
 }  // namespace cordma

@@ -21,7 +21,7 @@ stop_bridge::stop_bridge(task_context& task, std::stop_token stop)
 }
 
 stop_bridge::~stop_bridge() {
-  // Waits for a callback that runs just now on another thread.
+  // Waits for a callback that is running on another thread.
   callback_.reset();
   if (message_ != nullptr) message_->abandon();
   task_.restore(outer_);

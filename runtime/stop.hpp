@@ -11,8 +11,8 @@ namespace cordma {
 
 namespace detail {
 
-// The way from any thread to a cancel_source of this reactor. Lives on after its owner while its
-// message is in the inbox, so that an owner may be destroyed at any time.
+// Forwards a request from any thread to a cancel_source of this reactor. Outlives its owner while
+// its message is in the inbox, so that an owner may be destroyed at any time.
 class stop_message final : private inbox_item {
  public:
   static void operator delete(void* p) noexcept { frame_pool::deallocate(p, sizeof(stop_message)); }
@@ -24,7 +24,7 @@ class stop_message final : private inbox_item {
     sent_.store(true, std::memory_order_relaxed);
     home_.post(static_cast<inbox_item&>(*this));
   }
-  // Reactor thread, after the last chance to send(): nobody wants the message any more.
+  // Reactor thread, after the last possible send(): the message is no longer needed.
   void abandon() noexcept {
     target_ = nullptr;
     if (!sent_.load(std::memory_order_relaxed) || arrived_) delete this;
@@ -54,7 +54,7 @@ class stop_message final : private inbox_item {
   bool arrived_ = false;
 };
 
-// Puts a cancel_source and a stop_callback between a task and those it awaits.
+// Places a cancel_source and a stop_callback between a task and those it awaits.
 class stop_bridge {
  public:
   stop_bridge(task_context& task, std::stop_token stop);
@@ -78,9 +78,9 @@ class stop_bridge {
 
 }  // namespace detail
 
-// Awaits `t`; it is canceled, as by its own task, once `stop` is requested, on whatever thread. Gives
-// what `t` gives: errc::canceled where it ended for that reason. Making a std::stop_source allocates;
-// this does not beyond the frame pool.
+// Awaits `t`; it is canceled, as by its own task, once `stop` is requested, on whichever thread.
+// Returns the result of `t`: errc::canceled if it ended for that reason. Creating a
+// std::stop_source allocates; this function allocates from the frame pool only.
 // On cancellation: `t` is canceled, and waited for.
 template <class T>
 [[nodiscard]] task<T> with_stop(std::stop_token stop, task<T> t) {

@@ -1,5 +1,5 @@
-// task<T>: a lazy coroutine. Starts when awaited, resumes its awaiter when done, and carries the
-// reactor and the cancellation of whoever awaited it.
+// task<T>: a lazy coroutine. Starts when awaited, resumes its awaiter when done, and inherits the
+// reactor and the cancellation of its awaiter.
 #pragma once
 
 #include <cordma/runtime/frame_pool.hpp>
@@ -25,20 +25,20 @@ class task_promise_base {
 
   // Null before the start.
   [[nodiscard]] task_context* context() const noexcept { return context_; }
-  // The promise in the frame of a cordma task; null for none. Every task has it behind the two addresses that begin
-  // each frame: see task_promise.
+  // The promise in the frame of a cordma task; null for null. Every task stores it behind the two
+  // addresses at the start of each frame: see task_promise.
   [[nodiscard]] static task_promise_base* at(void* frame) noexcept {
     return frame == nullptr
                ? nullptr
                : &std::coroutine_handle<task_promise_base>::from_address(frame).promise();
   }
 
-  // No coroutine awaits it: `root` is told at the end.
+  // Starts it without an awaiting coroutine: `root` is notified at the end.
   void start(task_root& root, task_context& context) noexcept {
     root_ = &root;
     context_ = &context;
   }
-  // The coroutine `awaiter`, of this handle, awaits it.
+  // Starts it for the coroutine `awaiter`, whose handle is `handle`.
   void start(task_promise_base& awaiter, std::coroutine_handle<> handle) noexcept {
     context_ = awaiter.context_;
     continuation_ = handle;
@@ -47,17 +47,18 @@ class task_promise_base {
   }
   void suspend_at(std::source_location here) noexcept { suspended_at_ = here; }
 
-  // For reports: the tasks that await it and that it awaits, and its last co_await that suspended.
+  // For reports: the task that awaits this one, the task that it awaits, and its last co_await that
+  // suspended.
   [[nodiscard]] const task_promise_base* awaiter() const noexcept { return awaiter_; }
   [[nodiscard]] const task_promise_base* awaited() const noexcept { return awaited_; }
   [[nodiscard]] const std::source_location& suspended_at() const noexcept { return suspended_at_; }
 
-  // What the task threw; null before its end, and where it ended well.
+  // The exception of the task; null before its end, and if it ended without one.
   [[nodiscard]] const std::exception_ptr& exception() const noexcept { return exception_; }
   void unhandled_exception() noexcept { exception_ = std::current_exception(); }
 
  protected:
-  // Once; nothing where the task ended well.
+  // Rethrows the exception, once; does nothing if the task ended without one.
   void throw_exception() {
     if (exception_) std::rethrow_exception(std::exchange(exception_, nullptr));
   }
@@ -72,8 +73,8 @@ class task_promise_base {
 
  private:
   friend struct detail::stack_layout;
-  // Symmetric transfer to the awaiter; through the ready list where too much ran inline already
-  // (fairness, and the stack of builds in which the transfer is no tail call).
+  // Symmetric transfer to the awaiter; through the ready list if too many coroutines have run
+  // inline (fairness, and the stack of builds in which the transfer is no tail call).
   std::coroutine_handle<> finish() noexcept {
     if (root_ != nullptr) {
       root_->ended();  // may destroy this frame
@@ -159,9 +160,9 @@ class [[nodiscard]] task {
 
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
   [[nodiscard]] bool done() const noexcept { return handle_ && handle_.done(); }
-  // For those that drive tasks (scope, reactor, adapters): the frame, still owned by this task.
+  // For code that drives tasks (scope, reactor, adapters): the frame, still owned by this task.
   [[nodiscard]] handle_type handle() const noexcept { return handle_; }
-  // The same, and the caller destroys it.
+  // As handle(), but ownership passes to the caller, which destroys the frame.
   [[nodiscard]] handle_type release() noexcept { return std::exchange(handle_, {}); }
 
   class awaiter {
@@ -231,9 +232,9 @@ class run_root final : public task_root {
 // `task_context& c = co_await this_task();`
 [[nodiscard]] inline detail::context_awaiter this_task() noexcept { return {}; }
 
-// Starts the task of that frame with nobody awaiting it: it begins in the next pass of `home`, and
-// `root` is told at its end. Both stay with the caller. Scopes and adapters use this; programs
-// use run() and scope.
+// Starts the task of that frame without an awaiting coroutine: it begins in the next pass of
+// `home`, and `root` is notified at its end. The caller keeps both. Used by scopes and adapters;
+// programs use run() and scope.
 template <class Promise>
 [[gnu::always_inline]] inline void start_root(reactor& home, std::coroutine_handle<Promise> frame,
                                               cancel_source* cancel, task_root& root) noexcept {
@@ -244,10 +245,10 @@ void start_root(reactor& home, task<T>& t, cancel_source* cancel, task_root& roo
   start_root(home, t.handle(), cancel, root);
 }
 
-// Runs the reactor on this thread until `main` is done; returns its value or throws what it threw.
-// Throws cordma::error: shutdown after reactor::stop(), bad_state where virtual time finds that
-// nothing can happen any more (`main` is destroyed then, where it stands; REQUIRES that it is on no
-// other reactor just then); no_lock and bad_state as reactor::claim() does.
+// Runs the reactor on this thread until `main` is done; returns its value or throws its exception.
+// Throws cordma::error: shutdown after reactor::stop(); bad_state if nothing can happen any more in
+// virtual time (`main` is then destroyed where it is suspended; REQUIRES that it is on no other
+// reactor at that time); no_lock and bad_state as reactor::claim() does.
 template <class T>
 T run(reactor& r, task<T> main, cancel_source* cancel = nullptr) {
   detail::run_root root;

@@ -1,4 +1,5 @@
-// task_context: what tasks that await each other have in common. At any time one of them runs, or one waits.
+// task_context: the shared state of tasks that await each other. At any time at most one of them
+// runs, or one waits.
 #pragma once
 
 #include <cordma/runtime/cancel.hpp>
@@ -11,7 +12,7 @@ namespace cordma {
 
 class operation_base;
 
-// Outlives the tasks that share it. Bound to the thread of home(), which is where they run.
+// Outlives the tasks that share it. Bound to the thread of home(), on which they run.
 class task_context {
  public:
   using cancel_function = void (*)(operation_base&) noexcept;
@@ -21,15 +22,16 @@ class task_context {
   task_context& operator=(const task_context&) = delete;
 
   [[nodiscard]] reactor& home() const noexcept { return *home_; }
-  // What can cancel the tasks where they run now; null: nothing can, or they are away from home (resume_on.hpp).
+  // The source that can cancel the tasks on their present reactor; null: none, or they are away
+  // from home (resume_on.hpp).
   [[nodiscard]] cancel_source* cancellation() const noexcept {
     return home_ == cancel_home_ ? cancel_ : nullptr;
   }
 
   // ---- for awaiters ----
 
-  // The coroutine that waits is resumed by resume(). What it waits for is canceled by `cancel`, at once where that was
-  // requested already.
+  // Records the waiting coroutine, which resume() resumes. `cancel` cancels the operation it waits
+  // for, at once if cancellation is already requested.
   void wait(std::coroutine_handle<> waiter) noexcept { waiter_ = waiter; }
   void wait_for(operation_base& what, cancel_function cancel) noexcept {
     waits_for_ = &what;
@@ -41,20 +43,20 @@ class task_context {
     waits_for_ = nullptr;
     waiter_.resume();
   }
-  // `what` is destroyed.
+  // Called when `what` is destroyed.
   void forget(const operation_base& what) noexcept {
     if (waits_for_ == &what) waits_for_ = nullptr;
   }
   [[nodiscard]] std::coroutine_handle<> waiter() const noexcept { return waiter_; }
-  // Goes on with the coroutine in the next pass.
+  // Resumes the coroutine in the next pass.
   void resume_later(std::coroutine_handle<> h) noexcept {
     waiter_ = h;
     home_->ready(turn_);
   }
 
-  // ---- for those that start tasks, and come between them and their cancellation ----
+  // ---- for code that starts tasks, and code between tasks and their cancellation ----
 
-  // `top` is the task that was started first. REQUIRES that those before it have ended.
+  // `top` is the task that was started first. REQUIRES that earlier tasks have ended.
   void begin(reactor& home, cancel_source* cancel, task_promise_base& top) noexcept {
     home_ = &home;
     canceled_ = false;
@@ -64,21 +66,22 @@ class task_context {
     entry_.top = &top;
     home.tasks().push_back(entry_);
   }
-  // On the thread of home(), for as long as the tasks run here.
+  // On the thread of home(); valid while the tasks run there.
   void set_cancellation(cancel_source* source) noexcept { set_cancellation(source, home_); }
-  // What set_cancellation() replaced, for restore().
+  // The state that set_cancellation() replaced, for restore().
   struct canceler {
     cancel_source* source = nullptr;
-    reactor* home = nullptr;  // the thread it is bound to
+    reactor* home = nullptr;  // the thread that the source is bound to
   };
   [[nodiscard]] canceler current() const noexcept { return {cancel_, cancel_home_}; }
   void restore(const canceler& before) noexcept { set_cancellation(before.source, before.home); }
-  // No task is left.
+  // Called when no task is left.
   void end() noexcept {
     entry_.unlink();
     hook_.unlink();
   }
-  // From one thread to another: first named here, then left on this thread, then arrived at on the other.
+  // Moves the tasks to another thread: go_to() here, then leave() on this thread, then arrive() on
+  // the other.
   [[nodiscard]] reactor& go_to(reactor& target) noexcept { return *std::exchange(home_, &target); }
   void leave() noexcept {
     entry_.unlink();

@@ -1,5 +1,5 @@
-// task_group: tasks that run side by side and end together; what scope, when_all and when_any are
-// made of.
+// task_group: tasks that run side by side and end together; the base of scope, when_all and
+// when_any.
 #pragma once
 
 #include <cordma/runtime/operation.hpp>
@@ -17,7 +17,7 @@ class task_group;
 class group_member : public task_root {
  public:
   group_member() noexcept;
-  // For those who do more at the end than the group does; they call group->ended() themselves.
+  // For members with additional work at their end; `done` must call group->ended().
   explicit group_member(function done) noexcept : task_root(done) {}
 
   using task_root::group;
@@ -26,14 +26,14 @@ class group_member : public task_root {
   std::size_t index = 0;
 };
 
-// What the first to end means for the rest: they are canceled, and waited for all the same.
+// The outcome of a task that cancels the remaining ones; the group still waits for them.
 enum class group_rule : std::uint8_t {
   first_error_cancels,
   first_end_cancels,
 };
 
-// Bound to one reactor. Destroying it with tasks running is right only where their frames are
-// destroyed with it.
+// Bound to one reactor. It may be destroyed with running tasks only if their frames are destroyed
+// with it.
 class task_group {
  public:
   // Done when all have ended. On cancellation: cancels them, and is done when they have ended.
@@ -86,7 +86,7 @@ class task_group {
   }
 
   [[nodiscard]] wait_operation wait() noexcept { return wait_operation(*this); }
-  // From here on tasks that end in errc::canceled do as they were told; that is no error.
+  // From here on a task that ends in errc::canceled does so by this request; that is no error.
   void cancel() noexcept {
     disowned_ = true;
     cancel_.request();
@@ -97,7 +97,7 @@ class task_group {
     return waiting_.empty() ? nullptr : waiting_.front().awaiting_task();
   }
   [[nodiscard]] const reactor& home() const noexcept { return home_; }
-  // The index of the task that decided, once all have ended.
+  // The index of the task that ended first or failed first, once all have ended.
   [[nodiscard]] std::size_t first() const noexcept { return first_; }
   void rethrow_first_error() {
     if (first_error_) std::rethrow_exception(std::exchange(first_error_, nullptr));
@@ -126,7 +126,7 @@ inline group_member::group_member() noexcept
 template <class A>
 concept is_operation = std::is_base_of_v<operation_base, A>;
 
-// Whatever can be awaited, as a task.
+// Converts any awaitable to a task.
 template <class T>
 [[nodiscard]] task<T> as_task(task<T> t) noexcept {
   return t;
@@ -138,7 +138,7 @@ template <is_operation Op>
 
 template <class A>
 using awaited = typename A::value_type;
-// void has no values; std::monostate has one.
+// std::monostate for void, which has no values.
 template <class T>
 using solid = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
@@ -152,7 +152,7 @@ template <class T>
   }
 }
 
-// Awaits the end of a task and leaves its outcome where it is.
+// Awaits the end of a task and leaves its outcome in the task.
 template <class T>
 class end_awaiter {
  public:

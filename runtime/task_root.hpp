@@ -1,5 +1,5 @@
-// task_root: who is told when a task ends that no coroutine awaits. Scopes, when_all, run() and the
-// adapters hold one per task they drive.
+// task_root: receives the end of a task that no coroutine awaits. Scopes, when_all, run() and the
+// adapters have one per task they drive.
 #pragma once
 
 #include <cordma/runtime/task_context.hpp>
@@ -8,8 +8,8 @@
 
 namespace cordma {
 
-// Bound to the reactor it was started on; the task may end on another one (resume_on.hpp), and is
-// then reported here all the same. REQUIRES, when destroyed, that the task is not on its way back.
+// Bound to the reactor it was started on. If the task ends on another reactor (resume_on.hpp), its
+// end is still reported here. REQUIRES, when destroyed, that the task is not on its way back.
 class task_root : private ready_item, private inbox_item {
  public:
   // Called once, from the last suspension of the task or later; may destroy the task and the root.
@@ -22,7 +22,8 @@ class task_root : private ready_item, private inbox_item {
   ~task_root() { CORDMA_REQUIRE(!away_); }
 
   [[nodiscard]] reactor* home() const noexcept { return home_; }
-  // `first` is resumed in the next pass of `home`; `top` is its promise. What it shares with the tasks it awaits.
+  // Resumes `first` in the next pass of `home`; `top` is its promise. Returns the context that it
+  // shares with the tasks it awaits.
   [[nodiscard, gnu::always_inline]] task_context& begin(reactor& home, cancel_source* cancel,
                                                         std::coroutine_handle<> first,
                                                         task_promise_base& top) noexcept {
@@ -48,7 +49,7 @@ class task_root : private ready_item, private inbox_item {
   static void run_first(ready_item& item) noexcept {
     static_cast<task_root&>(item).first_.resume();
   }
-  // By way of the ready list: the frame must be fully suspended before another thread sees it.
+  // Through the ready list: the frame must be fully suspended before another thread sees it.
   [[gnu::noinline]] void go_home() noexcept {
     away_ = true;
     set_run_function([](ready_item& item) noexcept {

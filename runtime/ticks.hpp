@@ -1,4 +1,5 @@
-// ticks: the processor's own counter of time. Reading it is one instruction, where the clock takes a call.
+// ticks: the processor's counter of time. Reading it takes one instruction; reading the clock takes
+// a call.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -7,7 +8,7 @@
 
 namespace cordma {
 
-// Grows at a constant rate of the processor's choice; all threads see the same.
+// Grows at a constant rate that the processor chooses; all threads see the same.
 [[nodiscard]] inline std::uint64_t read_ticks() noexcept {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
@@ -20,7 +21,7 @@ namespace cordma {
 #endif
 }
 
-// Two readings of both give the rate of the ticks.
+// A reading of both; two of them give the rate of the ticks.
 struct tick_pair {
   std::uint64_t ticks = 0;
   time_point time{};
@@ -33,8 +34,9 @@ struct tick_pair {
   }
 };
 
-// A time in 32 bits, for objects that are too many for a whole one: the upper bits of the ticks, in units of some tenths
-// of a millisecond. Two of them are compared by subtracting; ages of more than 10 days come out too short.
+// A time in 32 bits, for objects that are too numerous for 64: the upper bits of the ticks, in
+// units of some tenths of a millisecond. Two of them are compared by subtracting; ages of more than
+// 10 days are measured too short.
 using coarse_time = std::uint32_t;
 #if defined(__aarch64__)
 inline constexpr unsigned coarse_shift = 16;

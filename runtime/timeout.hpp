@@ -1,4 +1,4 @@
-// with_timeout, with_deadline: an awaitable that ends in time, one way or the other.
+// with_timeout, with_deadline: limit the time of an awaitable.
 #pragma once
 
 #include <cordma/runtime/resume_on.hpp>
@@ -8,7 +8,7 @@ namespace cordma {
 
 namespace detail {
 
-// Puts a cancel_source and a timer between a task and those it awaits, for as long as it lives.
+// Places a cancel_source and a timer between a task and those it awaits, for as long as it lives.
 class deadline {
  public:
   deadline(task_context& task, time_point when) noexcept
@@ -24,7 +24,8 @@ class deadline {
   deadline& operator=(const deadline&) = delete;
   ~deadline() { task_.restore(outer_); }
 
-  // Whether a cancellation below is due to time, and to nothing else that came before.
+  // True if a cancellation of the awaited tasks is due to the deadline, and not to an earlier
+  // request.
   [[nodiscard]] bool passed() const noexcept { return passed_; }
 
  private:
@@ -84,17 +85,18 @@ task<awaited<A>> within(duration time, A a) {
 
 }  // namespace detail
 
-// A task or an operation that has until `when`, by the clock of the reactor that awaits it. Then it
-// is canceled and waited for: buffers are the caller's again when this ends. Throws errc::timed_out
-// where it ended canceled for that reason; where it ended otherwise in spite of the request, that
-// outcome counts. A point in the past lets pass only what need not wait.
-// On cancellation: what it waits for is canceled, and waited for.
+// Awaits a task or an operation until `when`, by the clock of the awaiting reactor. At `when` it is
+// canceled and waited for: its buffers belong to the caller again when this ends. Throws
+// errc::timed_out if it ended canceled for that reason; if it ended otherwise in spite of the
+// request, that outcome is returned. With a time in the past, only an awaitable that need not wait
+// succeeds.
+// On cancellation: cancels the awaitable, and waits for it.
 template <class Awaitable>
 [[nodiscard]] task<detail::awaited<Awaitable>> with_deadline(time_point when, Awaitable a) {
   return detail::until(when, std::move(a));
 }
 
-// The same; the time runs from the moment it is awaited.
+// As with_deadline; the time starts when it is awaited.
 template <class Awaitable>
 [[nodiscard]] task<detail::awaited<Awaitable>> with_timeout(duration time, Awaitable a) {
   return detail::within(time, std::move(a));

@@ -1,4 +1,4 @@
-// timer: fires once on a reactor. timer_heap: those that are pending there.
+// timer: fires once on a reactor. timer_heap: the pending timers of a reactor.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -32,17 +32,18 @@ class timer {
   reactor* owner_ = nullptr;
   time_point when_{};
   std::uint64_t sequence_ = 0;  // timers of one instant fire in the order of adding
-  timer* child_ = nullptr;      // the first of those that were found to be due later
-  timer* next_ = nullptr;       // beside it, below the same one
-  timer* before_ = nullptr;  // the one before it there; of a first child the one above; else null
+  timer* child_ = nullptr;      // the first child: a timer due no earlier, linked below this one
+  timer* next_ = nullptr;       // next sibling
+  timer* before_ = nullptr;     // previous sibling; the parent for a first child; else null
 };
 
 namespace detail {
 
-// A pairing heap that lives in its timers: however many are pending, none needs memory. Bound to one thread.
+// A pairing heap whose nodes are the timers: it needs no memory for any number of pending timers.
+// Bound to one thread.
 class timer_heap {
  public:
-  // The earliest; null: none is pending.
+  // The earliest; null if none is pending.
   [[nodiscard]] timer* first() const noexcept { return first_; }
   // REQUIRES that it is in no heap.
   void add(timer& t, time_point when) noexcept {
@@ -62,7 +63,8 @@ class timer_heap {
     t.next_ = t.before_ = nullptr;
     first_ = meld(first_, below);
   }
-  // However far down, without memory: down to the first child, else to the side, else up to a side.
+  // Walks the heap without memory: down to the first child, else to the next sibling, else up to a
+  // parent with one.
   [[nodiscard]] std::size_t count(std::size_t most) const noexcept {
     std::size_t count = 0;
     for (const timer* t = first_; t != nullptr && count < most;) {
@@ -84,7 +86,7 @@ class timer_heap {
   [[nodiscard]] static bool earlier(const timer& a, const timer& b) noexcept {
     return a.when_ != b.when_ ? a.when_ < b.when_ : a.sequence_ < b.sequence_;
   }
-  // Of two heaps one: its first. Either may be null.
+  // Joins two heaps; returns the earliest timer. Either may be null.
   [[nodiscard]] static timer* meld(timer* a, timer* b) noexcept {
     if (a == nullptr) return b;
     if (b == nullptr) return a;
@@ -95,8 +97,8 @@ class timer_heap {
     a->child_ = b;
     return a;
   }
-  // What is below `t`, as a heap of its own. Two by two, then the pairs from the last to the first: that is what keeps
-  // the heap flat.
+  // Removes the children of `t` and joins them to a separate heap. They are joined in pairs, then
+  // the pairs from the last to the first: this order keeps the heap flat.
   [[nodiscard]] static timer* take_children(timer& t) noexcept {
     timer* pairs = nullptr;
     for (timer* rest = std::exchange(t.child_, nullptr); rest != nullptr;) {

@@ -23,7 +23,7 @@ namespace {
 // The trace file of the process.
 struct trace_file {
   std::mutex opening;
-  std::string name;  // as the program gave it
+  std::string name;  // as passed by the program
   std::uint32_t made_after = 0;
   std::atomic<int> fd{-1};
   std::atomic<bool> failed{false};
@@ -56,13 +56,13 @@ void report_failure(int code) noexcept {
   out.end_line();
 }
 
-// A number of nanoseconds as microseconds with three digits behind the point.
+// Writes nanoseconds as microseconds with three digits behind the point.
 void put_time(dump_writer& out, std::int64_t ns) noexcept {
   const auto rest = static_cast<int>(ns % 1000);
   out << static_cast<std::uint64_t>(ns / 1000) << "." << rest / 100 << rest / 10 % 10 << rest % 10;
 }
 
-// The last line of the file: without it the JSON is not closed, which viewers accept.
+// Writes the last line of the file: without it the JSON is not closed, which viewers accept.
 void end_file() noexcept {
   if (the_file().failed.load() || the_file().ended.exchange(true)) return;
   dump_writer out(open_fd.load(), 1);
@@ -84,7 +84,7 @@ void write_all() noexcept {
 
 result<void> open_file(trace_file& f, std::string_view name) {
   const std::string path = with_process_id(name);
-  // O_NONBLOCK: else open() of a FIFO without a reader waits.
+  // O_NONBLOCK: otherwise open() of a FIFO without a reader waits.
   const int fd =
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
   if (fd < 0) {

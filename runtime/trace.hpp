@@ -31,7 +31,8 @@ class trace_ring {
                          : static_cast<std::uint64_t>(time_->now().time_since_epoch().count()),
         about, what, amount << 8 | static_cast<std::uint64_t>(point)};
   }
-  // Writes the entries that were not written yet to the trace file, as those of `thread`. Allocates nothing.
+  // Writes the entries that were not written yet to the trace file, with `thread` as their thread.
+  // Allocates nothing.
   void write(std::uint64_t thread) noexcept;
 
  private:
@@ -51,13 +52,14 @@ class trace_ring {
   std::array<entry, size> entries_;
 };
 
-// Creates the file, or empties it; "%p" in its name stands for the process id. Reactors of Workers that are made later
-// have a ring each; it is written when its reactor is destroyed, when the program calls exit() or returns from main(), and
-// when a check fails. A process has one trace file: naming it again does nothing. A child of fork() has one if its name
-// contains "%p". If the disk is full, one line on standard error reports it, and the program goes on.
-// Errors: invalid_value (another file is open), operating_system, not_permitted, not_found.
+// Creates the file, or empties it; "%p" in its name stands for the process id. Reactors of Workers
+// that are created later have a ring each; it is written when its reactor is destroyed, when the
+// program calls exit() or returns from main(), and when a check fails. A process has one trace
+// file: naming it again does nothing. A child of fork() has one if its name contains "%p". If the
+// disk is full, one line on standard error reports it, and the program continues. Errors:
+// invalid_value (another file is open), operating_system, not_permitted, not_found.
 [[nodiscard]] result<void> start_trace(std::string_view file);
-// Whether this process has a trace file.
+// True if this process has a trace file.
 [[nodiscard]] bool is_tracing() noexcept;
 
 }  // namespace cordma

@@ -7,7 +7,7 @@
 
 namespace cordma {
 
-// Closed at the end of its life. -1, as any negative number, is none.
+// Closes the descriptor in its destructor. A negative number is no descriptor.
 class unique_fd {
  public:
   unique_fd() noexcept = default;
@@ -25,7 +25,7 @@ class unique_fd {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;
   }
-  // The caller closes it.
+  // Releases ownership; the caller closes it.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
 
  private:

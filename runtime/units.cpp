@@ -14,7 +14,7 @@ struct unit {
   std::uint64_t factor;
 };
 
-// The largest first: formatting takes the first that divides the value.
+// The largest first: formatting uses the first unit that divides the value.
 constexpr std::array<unit, 5> sizes{
     {{"T", 1ULL << 40}, {"G", 1ULL << 30}, {"M", 1ULL << 20}, {"k", 1ULL << 10}, {"", 1}}};
 constexpr std::array<unit, 6> times{{{"h", 3'600'000'000'000ULL},

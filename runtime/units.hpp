@@ -10,13 +10,14 @@
 
 namespace cordma {
 
-// Bytes: a number, or one followed by k, M, G or T, powers of 1024, in either case, with "B" or "iB"
-// behind it if one likes. Anything else is invalid_value, naming the text and what is allowed.
+// Returns a number of bytes. The text is a number, optionally followed by k, M, G or T (powers of
+// 1024, in either case) and then by "B" or "iB". Anything else is invalid_value, naming the text
+// and the allowed forms.
 [[nodiscard]] result<std::uint64_t> parse_size(std::string_view text);
-// A number with ns, us, ms, s, min or h; 0 needs no unit. Anything else is invalid_value.
+// Accepts a number with ns, us, ms, s, min or h; 0 needs no unit. Anything else is invalid_value.
 [[nodiscard]] result<duration> parse_duration(std::string_view text);
 
-// The shortest text that the functions above read back as the same value: "64k", "1500us".
+// Returns the shortest text that the functions above parse to the same value: "64k", "1500us".
 [[nodiscard]] std::string format_size(std::uint64_t bytes);
 [[nodiscard]] std::string format_duration(duration time);
 

@@ -1,13 +1,13 @@
-// waiter: an operation that waits in the queue of an object on its own reactor: what event, mutex,
-// semaphore and channel hand out.
+// waiter: an operation that waits in the queue of an object on its own reactor; returned by event,
+// mutex, semaphore and channel.
 #pragma once
 
 #include <cordma/runtime/operation.hpp>
 
 namespace cordma {
 
-// Derived supplies do_start() and take() as for operation. It waits first in, first out; canceling
-// takes it out of the queue (canceled). No allocation per wait.
+// Derived supplies do_start() and take() as for operation. It waits first in, first out;
+// cancellation removes it from the queue (canceled). No allocation per wait.
 template <class Derived, class T>
 class [[nodiscard]] waiter : public operation<Derived, T> {
  protected:
@@ -21,7 +21,7 @@ class [[nodiscard]] waiter : public operation<Derived, T> {
     this->set_phase(phase::queued);
     queue.push_back(static_cast<Derived&>(*this));
   }
-  // Out of the queue, if it stands in one, and on to whoever awaits it.
+  // Leaves its queue, if it is in one, and completes.
   void succeed() noexcept {
     this->unlink();
     this->finish();

@@ -1,4 +1,4 @@
-// when_all: several awaitables side by side, and all their values.
+// when_all: runs several awaitables side by side, and returns all their values.
 #pragma once
 
 #include <cordma/runtime/task_group.hpp>
@@ -49,8 +49,8 @@ task<all_values<Ts...>> all_of(std::tuple<task<Ts>...> tasks) {
 
 }  // namespace detail
 
-// Tasks and operations, started in the order of the arguments. Gives a std::tuple of their values in
-// that order (std::monostate for void; nothing at all where all are void). Waits for all of them;
+// Runs tasks and operations, started in the order of the arguments. Returns a std::tuple of their
+// values in that order (std::monostate for void; nothing if all are void). Waits for all of them;
 // the first error, in time, cancels the others and is thrown when they have ended.
 // On cancellation: all are canceled, and waited for.
 template <class... Awaitables>
@@ -60,7 +60,7 @@ template <class... Awaitables>
       std::tuple<task<detail::awaited<Awaitables>>...>(detail::as_task(std::move(each))...));
 }
 
-// The same for as many tasks as there are, none included. Gives a std::vector of their values in the
+// As above, for any number of tasks, including none. Returns a std::vector of their values in the
 // order of `tasks`, or nothing for void. Allocates for the vector and once for the bookkeeping.
 template <class T>
 [[nodiscard]] task<std::conditional_t<std::is_void_v<T>, void, std::vector<detail::solid<T>>>>

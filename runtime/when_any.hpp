@@ -1,4 +1,4 @@
-// when_any: several awaitables side by side, until the first of them ends.
+// when_any: runs several awaitables side by side, until the first of them ends.
 #pragma once
 
 #include <cordma/runtime/when_all.hpp>
@@ -7,7 +7,7 @@
 
 namespace cordma {
 
-// What ended first: the alternative `value.index()` is the argument at `index`.
+// The outcome of the first that ended: the alternative `value.index()` is the argument at `index`.
 template <class... Ts>
 struct first_of {
   explicit first_of(std::size_t i, std::variant<Ts...> v) : index(i), value(std::move(v)) {}
@@ -15,7 +15,7 @@ struct first_of {
   std::variant<Ts...> value;
 };
 
-// The same for a range.
+// As first_of, for a range.
 template <class T>
 struct first_in_range {
   explicit first_in_range(std::size_t i, T v) : index(i), value(std::move(v)) {}
@@ -46,9 +46,9 @@ task<first_of<solid<Ts>...>> any_of(std::tuple<task<Ts>...> tasks) {
 
 }  // namespace detail
 
-// Tasks and operations, started in the order of the arguments. Gives the index and the value of the
-// one that ended first, or throws its error. The others are canceled then, and waited for: buffers
-// they were given are the caller's again. What they still brought is dropped, values and errors.
+// Runs tasks and operations, started in the order of the arguments. Returns the index and the value
+// of the one that ended first, or throws its error. The others are then canceled and waited for:
+// their buffers belong to the caller again. Their values and errors are dropped.
 // On cancellation: all are canceled, and waited for.
 template <class... Awaitables>
   requires(sizeof...(Awaitables) > 0)
@@ -57,7 +57,7 @@ template <class... Awaitables>
       std::tuple<task<detail::awaited<Awaitables>>...>(detail::as_task(std::move(each))...));
 }
 
-// The same for as many tasks as there are. REQUIRES at least one. Allocates once.
+// As above, for any number of tasks. REQUIRES at least one. Allocates once.
 template <class T>
 [[nodiscard]] task<first_in_range<detail::solid<T>>> when_any(std::vector<task<T>> tasks) {
   CORDMA_REQUIRE(!tasks.empty());

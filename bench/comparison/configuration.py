@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-# What runs differ in, with what counts where a file does not say, and how it reads. Those
-# first that others follow from: with a load many may be outstanding, and the depth is theirs.
+# Properties in which runs differ: their defaults in files that omit them, and their wording. A
+# property that decides others is first: with a load, many messages may be outstanding, and the
+# depth is the limit of their number.
 DEFAULTS: dict[str, object] = {
     "think_us": 0, "load_hz": None, "stall_ms": 0, "check": False, "flows": 1, "outstanding": 1,
     "messages": 1, "arrival": "closed", "think_spread": "constant", "depth": 128, "inline": 64}
@@ -23,7 +24,7 @@ WORDS: dict[str, Callable[[object], str]] = {
     "stall_ms": lambda value: f"stalls of {value:g} ms" if value else "no stalls",
     "check": lambda value: "checked" if value else "unchecked"}
 
-ALWAYS_SAID = ("think_us", "load_hz")  # whether or not they vary; where they are there
+ALWAYS_SAID = ("think_us", "load_hz")  # whether or not they vary; if the file contains them
 
 
 def pause(think_us: float) -> str:

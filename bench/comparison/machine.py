@@ -13,8 +13,8 @@ from pathlib import Path
 
 from .programs import Programs, found_in
 
-BUSY_LOAD = 0.5  # above this one-minute load average a machine is not quiet
-QUIET_LIMIT_S = 180  # waited for no longer; the average falls from 4 to 0.5 in 125 s
+BUSY_LOAD = 0.5  # a machine above this one-minute load average is not quiet
+QUIET_LIMIT_S = 180  # longest wait; the average falls from 4 to 0.5 in 125 s
 
 
 def read(path: str) -> str | None:

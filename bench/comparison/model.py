@@ -15,10 +15,10 @@ class Series:
 
     program: str  # "cordma-perf", a peer's or "bench-..."
     arguments: tuple[str, ...]
-    # Dotted path in the JSON; an object with client and server is summed, of several paths with "|"
-    # between them the largest counts.
+    # Dotted path in the JSON. An object with client and server is summed; of several paths
+    # separated by "|", the largest counts.
     figure: str
-    label: str  # how the table calls it
+    label: str  # name in the table
     iterations: int | None = None  # None: the program has no such option
     warmup: int | None = None
     environment: tuple[tuple[str, str], ...] = ()
@@ -70,10 +70,10 @@ class Run:
     command: str
     value: float | None = None
     error: str | None = None  # why there is no value
-    missing: bool = False  # the program is not there at all: nothing failed, nothing ran
+    missing: bool = False  # the program is not installed: nothing failed, nothing ran
     seconds: float = 0.0
     cache_line_us: float | None = None  # the placement probe right before this run
-    raw: object = None  # what the program printed
+    raw: object = None  # output of the program
 
 
 @dataclass
@@ -85,9 +85,9 @@ class Result:
     theirs: float | None
     their_label: str
     ratio: float | None  # of the medians
-    ratios: list[float]  # of each repetition's own pair, which ran one right after the other
-    reached: bool | None  # None: no goal, no figure to judge, or `judged` says no
-    judged: bool = True  # False: there is a goal, and its condition does not hold here
+    ratios: list[float]  # per repetition; the two runs of a pair are adjacent
+    reached: bool | None  # None: no goal, no figure to judge, or `judged` is False
+    judged: bool = True  # False: there is a goal, and its condition is not met here
     notes: list[str] = field(default_factory=list)
     ours_runs: list[float] = field(default_factory=list)
     their_runs: list[float] = field(default_factory=list)

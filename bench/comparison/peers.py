@@ -80,7 +80,7 @@ def fabric(sides: Sides) -> Commands:
 @dataclass(frozen=True)
 class Peer:
     commands: Callable[[Sides], Commands]
-    figures: Callable[[str], dict]  # from what the client printed
+    figures: Callable[[str], dict]  # from the output of the client
     count: str | None = None  # its option for the number of iterations
     warmup: str | None = None
     server_ends: str = "by itself"  # or "when killed"

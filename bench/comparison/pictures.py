@@ -15,12 +15,12 @@ from .ratios import ratios
 from .recorded import Recorded
 
 WAIT_COLOURS = {"polling": svg.BLUE, "event": svg.VERMILION, "adaptive": svg.GREEN}
-# Over which transport, which test of bench-limits, waiting in which way (None: there is but one).
+# Transport, test of bench-limits, waiting mode (None: there is only one).
 LIMITS = (("shm", "copy-write", None, "memcpy, writing", svg.BLACK),
           ("shm", "copy-read", None, "memcpy, reading", svg.GREY),
           ("tcp", "tcp-bandwidth", "event", "raw sockets, blocking", svg.BLACK),
           ("tcp", "tcp-bandwidth", "polling", "raw sockets, polled", svg.GREY))
-FEWEST_SIZES = 3  # a line with fewer is left out where another has as many
+FEWEST_SIZES = 3  # a shorter line is omitted if another has this many
 
 
 def pictures(found: Recorded) -> dict[str, str]:
@@ -162,7 +162,8 @@ def bandwidth_over_size(found: Recorded) -> dict[str, str]:
     usable = [run for run in found.perf if is_bandwidth(run)]
     several_waits = len({wait_of(run) for run in usable}) > 1
     for runs in grouped(usable, lambda run: (run["transport"], run["test"], wait_of(run))).values():
-        # What goes with the size, as fewer outstanding of the largest, belongs to the line.
+        # Properties that depend on the size, such as fewer outstanding of the largest, belong to
+        # the line.
         named = telling_apart(runs, lambda run: run["size"])
         for run in runs:
             words = [f"cordma {run['test']}", *([wait_of(run)] if several_waits else []),

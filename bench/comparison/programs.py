@@ -17,7 +17,7 @@ from . import peers
 from .model import Run, Series
 from .processes import Failure, brief, finish, start
 
-PLACES = ("bench", "", "bin", "apps")  # where a build folder may keep its programs
+PLACES = ("bench", "", "bin", "apps")  # places of programs in a build folder
 
 
 def found_in(build: Path | None, name: str) -> str | None:
@@ -35,9 +35,9 @@ class Programs:
                  beside: Path | None = None, ucx: Path | None = None):
         self.build = build
         self.beside = beside
-        self.ucx = ucx  # where UCX is installed; None: PATH has it
+        self.ucx = ucx  # installation of UCX; None: found by PATH
         self.cpus = cpus
-        self.divisor = divisor  # iterations are divided by it: --quick
+        self.divisor = divisor  # --quick divides iterations by it
 
     def find(self, name: str) -> str | None:
         if self.ucx is not None and name.startswith("ucx_"):

@@ -17,7 +17,7 @@ class Unreadable(Exception):
 class Recorded:
     """Measurements that belong together: one comparison, or what cordma-perf wrote."""
 
-    name: str  # of the file, to tell pictures of several apart
+    name: str  # name of the file, to distinguish pictures of several files
     facts: list[str] = field(default_factory=list)  # date and commit; the machine; warnings
     perf: list[dict] = field(default_factory=list)  # one object per run of cordma-perf
     limits: list[dict] = field(default_factory=list)  # one object per run of bench-limits

@@ -6,7 +6,8 @@ from statistics import median
 
 from .model import Result, Row, Run, Series
 
-MOVED = 1.3  # probes that differ by more than this factor: the CPUs lie differently to each other
+# probes that differ by more than this factor: the CPUs have moved relative to each other
+MOVED = 1.3
 
 
 def runs_of(series: Series, runs: list[Run]) -> list[Run]:
@@ -89,7 +90,7 @@ def best_peer(row: Row, runs: list[Run]) -> tuple[float | None, Series | None]:
     medians = [(median(values), series) for series in row.peers
                if (values := values_of(series, runs))]
     if len(medians) < len(row.peers) or not medians:
-        return None, None  # the better of two needs both
+        return None, None  # choosing the better of two needs both
     choose = min if row.better == "lower" else max
     return choose(medians, key=lambda pair: pair[0])
 

@@ -121,9 +121,8 @@ def tcp_remote_memory() -> list[Row]:
         Row("tcp write 64 KiB", "tcp write 64 KiB", "GB/s", write,
             (ucx("tcp", "ucp_put_bw", size, BANDWIDTH, 10_000, window=WINDOW),), Goal(">=", 3.0),
             better="higher"),
-        # ucp_get's default is one read outstanding, unlike ucp_put_bw's: the goal stands there,
-        # with one on both sides. With 32 outstanding UCX is some 20 times faster, so that row is
-        # shown as well.
+        # ucp_get's default is one read outstanding, unlike ucp_put_bw's: the goal is for one on
+        # both sides. With 32 outstanding UCX is some 20 times faster, so that row is shown as well.
         Row(f"{read_name}, one outstanding", read_name, "GB/s", read_one,
             (ucx("tcp", "ucp_get", size, BANDWIDTH, 1_000, window=1),), Goal(">=", 10.0),
             better="higher"),
@@ -166,7 +165,7 @@ def instructions() -> list[Row]:
     return rows
 
 
-# Path of bench-instructions, in words, and the most instructions that it is to take.
+# Path of bench-instructions, in words, and the limit of its instructions.
 COUNTED_BESIDE_UCX = (
     ("shm.tag_round_trip_8", "shm tagged 8 B round trip", 1200),
     ("shm.am_round_trip_8", "shm active message 8 B round trip", 1600),

@@ -11,13 +11,13 @@ SIZE_NAMES = {8: "8 B", 256: "256 B", KIB: "1 KiB", 4 * KIB: "4 KiB", 16 * KIB: 
               100 * MIB: "100 MiB"}
 WINDOW = 32  # ucx_perftest's own default for bandwidth tests
 
-HALF_ROUND_TRIP = "half_round_trip_us.p50"  # cordma-perf's; the same as ONE_WAY of the others
+HALF_ROUND_TRIP = "half_round_trip_us.p50"  # in cordma-perf; equal to ONE_WAY of the others
 ONE_WAY = "one_way_us.p50"
-ONE_WAY_MEAN = "one_way_us.mean"  # of peers that know no other
+ONE_WAY_MEAN = "one_way_us.mean"  # of peers that report no other
 BANDWIDTH = "bandwidth_GBps"
 RATE = "rate_Mps"
 CPU = "cpu_ns_per_message"
-SECONDS = "2"  # of the peers that are told a time, in whole seconds
+SECONDS = "2"  # duration for peers with such an option, in whole seconds
 
 
 def cordma(transport: str, test: str, size: int, figure: str, iterations: int, *,

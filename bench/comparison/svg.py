@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass
 from html import escape
 
-# Okabe and Ito's colours, which those who see few colours tell apart as well.
+# Okabe and Ito's colours, which colour-blind readers can distinguish as well.
 BLUE, VERMILION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK, GREY, PALE = "#CC79A7", "#56B4E9", "#1f2328", "#57606a", "#d8dee4"
 PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 
 WIDTH, HEIGHT = 900, 520
-LEFT, RIGHT, TOP, BOTTOM = 84, 200, 96, 64  # around the plot area; the legend stands in RIGHT
+LEFT, RIGHT, TOP, BOTTOM = 84, 200, 96, 64  # around the plot area; the legend is in RIGHT
 
 
 @dataclass(frozen=True)

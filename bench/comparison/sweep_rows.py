@@ -7,9 +7,9 @@ from .model import Row
 from .series import BANDWIDTH, KIB, MIB, SIZE_NAMES, WINDOW, cordma, limit
 
 SIZES = (256, KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 10 * MIB, 100 * MIB)
-SHM_BYTES, TCP_BYTES = 4_000 * MIB, 500 * MIB  # about as many are moved by one run
+SHM_BYTES, TCP_BYTES = 4_000 * MIB, 500 * MIB  # approximate bytes moved by one run
 MOST_STEPS = {"shm": 2_000_000, "tcp": 200_000}
-OUTSTANDING_BYTES = 80 * MIB  # no more than this in flight, but always two
+OUTSTANDING_BYTES = 80 * MIB  # limit of bytes in flight, but always two messages
 
 
 def iterations(transport: str, size: int) -> int:

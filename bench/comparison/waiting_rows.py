@@ -13,10 +13,11 @@ THINK_NAMES = {0: "0", 10: "10 us", 50: "50 us", 100: "100 us", 500: "500 us", 1
                10_000: "10 ms"}
 THINK_ITERATIONS = {0: 50_000, 10: 20_000, 50: 10_000, 100: 10_000, 500: 2_000, 1000: 1_000,
                     10_000: 100}
-# On an emulated device a message takes a hundred times as long, and starting a run some seconds.
+# On an emulated device a message takes a hundred times as long, and starting a run takes some
+# seconds.
 RDMA_THINK_ITERATIONS = {0: 1_000, 10: 1_000, 50: 500, 100: 500, 500: 200, 1000: 200, 10_000: 30}
-SHORT_GAPS_US = (0, 10)  # where waking up may cost more than the pause: latency counts as well
-CURVES_US = (0, 100)  # whose percentile curves are drawn
+SHORT_GAPS_US = (0, 10)  # waking up may take longer than the pause: latency counts as well
+CURVES_US = (0, 100)  # gaps with percentile curves
 
 
 def event_mode() -> list[Row]:
@@ -27,7 +28,7 @@ def event_mode() -> list[Row]:
     return [
         Row(shm_name, "shm event", "us", shm,
             (limit("eventfd", 8, ONE_WAY, 50_000, "eventfd, two threads"),), Goal("<=", 1.15)),
-        # In a ping-pong most messages are there before UCX sleeps.
+        # In a ping-pong most messages arrive before UCX sleeps.
         Row(shm_name, "shm event", "us", shm, (sleep["posix"],)),
         Row(tcp_name, "tcp event", "us", tcp,
             (limit("tcp-latency", 8, ONE_WAY, 20_000, "raw sockets, blocking", "event"),),

@@ -16,9 +16,9 @@ Path = tuple[str, ...]  # from the outermost caller to the function itself
 class Node:
     """A function on one path of calls."""
 
-    own: int = 0          # instructions of its own, all calls together
-    calls: int = 0        # times that it was called
-    line: int = 1 << 62   # of the first call in its caller: what comes first there, comes first here
+    own: int = 0          # instructions of the function itself, all calls together
+    calls: int = 0        # number of calls
+    line: int = 1 << 62   # line of the first call in its caller; functions are sorted by it
 
 
 class FormatError(ValueError):
@@ -96,7 +96,8 @@ class _Reader:
         if self.function is None:
             raise ValueError("a cost of no function")
         if self.calls is None:
-            costs = [int(word) for word in words[len(self.positions):]]  # zeros at the end are left out
+            # trailing zeros are omitted
+            costs = [int(word) for word in words[len(self.positions):]]
             instructions = self.events.index("Ir")
             self.node(self.function).own += costs[instructions] if instructions < len(costs) else 0
             return
@@ -182,7 +183,7 @@ def _parameters(name: str) -> int:
             at = _behind(name, at + len("decltype"))
         elif name[at] == "(":
             behind = _behind(name, at)
-            if not name.startswith("::", behind):  # else a function inside of another
+            if not name.startswith("::", behind):  # else a function within another one
                 return at
             at = behind
         else:

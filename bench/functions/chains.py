@@ -14,13 +14,14 @@ PROGRAM = "functions::"      # the two coroutines that send and receive
 LIBRARY = "cordma::"
 PUBLIC_CALL = re.compile(r"cordma::Endpoint::(tag_)?send")
 LAST = 1 << 61               # a line behind those of all calls
-LEAST = 10                   # instructions: a function that has no more, and calls nothing that counts, is left out
-OFTEN = 0.5                  # calls a message: what is called less often is rare
+# instructions; a function with fewer, and without counted calls, is omitted
+LEAST = 10
+OFTEN = 0.5                  # calls per message; a function with fewer calls is rare
 
-# What co_await calls of an operation and its coroutine ahead of suspending.
+# Calls of co_await on an operation and its coroutine before it suspends.
 BEFORE_SUSPENDING = ("await_transform", "operator co_await", "await_ready")
 
-# Where the way out ends, by transport.
+# The function that ends the way out, by transport.
 WRITES = {
     "shm": re.compile(r"cordma::transport::shm::ring_writer::(put|write|release)"),
     "tcp": re.compile(r"(__libc_|__)?(send|sendto|sendmsg|write|writev)(@@?\w.*)?"),
@@ -39,9 +40,9 @@ class Step:
     """A function of a way."""
 
     function: str            # with its parameters
-    depth: int               # counted functions around it where it is called first
-    calls: float             # a message
-    own: float               # instructions of its own, a call
+    depth: int               # number of counted functions around its first call
+    calls: float             # per message
+    own: float               # instructions of the function itself, per call
 
     @property
     def name(self) -> str:
@@ -68,8 +69,8 @@ class Way:
     steps: list[Step] = field(default_factory=list)
     rare: list[Step] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
-    deepest: int = 0         # most counted functions within each other
-    deferred: bool = False   # the write is not in the public call, but in a later pass
+    deepest: int = 0         # largest number of nested counted functions
+    deferred: bool = False   # the write happens in a later pass, not in the public call
 
     @property
     def functions(self) -> int:

@@ -1,4 +1,4 @@
-// The options of a Context that has one transport alone.
+// The options of a Context with a single transport.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -7,7 +7,7 @@
 
 namespace functions {
 
-// Over verbs a device of its own, which exists in this process alone; empty: the build has no verbs.
+// For verbs, a separate device that exists only in this process; empty: the build has no verbs.
 [[nodiscard]] std::optional<cordma::context_options> only(cordma::transport::kind over);
 
 }  // namespace functions

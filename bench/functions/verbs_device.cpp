@@ -8,7 +8,8 @@ std::optional<cordma::context_options> only(cordma::transport::kind over) {
   o.transports = {over};
   if (over == cordma::transport::kind::verbs) {
     o.verbs.pd = stand_in::make_device(stand_in::payload::moved);
-    o.verbs.calls = cordma::transport::verbs_calls::plain;  // all that this device has
+    // the only calls that this device supports
+    o.verbs.calls = cordma::transport::verbs_calls::plain;
   }
   return o;
 }

@@ -13,14 +13,14 @@
 namespace instructions {
 namespace {
 
-// What two sides have, where it differs.
+// Describes a difference between the two sides.
 std::string unlike(const char* what, const std::string& baseline, const std::string& now) {
   if (baseline == now) return {};
   return std::string(what) + ' ' + baseline + " there and " + now + " here; ";
 }
 
-// What follows `key` and a colon in the first such line of the file, or its first line where there is no
-// key; "unknown" where there is none.
+// The text after `key` and a colon in the first such line of the file, or the first line if `key`
+// is empty; "unknown" if there is none.
 std::string word_of(const char* file, const std::string& key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {

@@ -26,7 +26,7 @@ void until_asleep(reactor& r) {
   } while (r.prepare_wait() != arm_state::armed);
 }
 
-// Which of the two waits are over. Sleeps until one is.
+// Returns the waits that have ended. Sleeps until one has.
 std::array<pollfd, 2> woken(reactor& a, reactor& b) {
   std::array<pollfd, 2> both{{{.fd = a.fd(), .events = POLLIN, .revents = 0},
                               {.fd = b.fd(), .events = POLLIN, .revents = 0}}};
@@ -44,7 +44,7 @@ context_options only(transport::kind over) {
   return o;
 }
 
-// Two tasks that run, one on each side.
+// Two running tasks, one on each side.
 class both {
  public:
   both(pair& p, task<> of_near, task<> of_far)
@@ -52,12 +52,12 @@ class both {
     near_.spawn(std::move(of_near));
     far_.spawn(std::move(of_far));
   }
-  // The far side first, which then has its receives before anything is sent.
+  // Runs the far side first, which then has posted its receives before anything is sent.
   void turn_to_the_end() {
     if (near_loop().mode() == wait_mode::polling) return poll_to_the_end();
     sleep_to_the_end();
   }
-  // Throws what they threw.
+  // Throws the exceptions of the tasks.
   void join() {
     pair_.near.worker.run(near_.join());
     pair_.far.worker.run(far_.join());
@@ -105,7 +105,7 @@ task<> open_stream(side* s) {
 Endpoint prepared(side& s, carries what) {
   if (what == carries::messages) s.messages.emplace(s.worker);
   endpoint_options o;
-  o.peer_timeout = std::chrono::minutes(10);  // what is counted takes ten thousand times as long
+  o.peer_timeout = std::chrono::minutes(10);  // counted code takes ten thousand times as long
   return s.worker.prepare(o, {}, s.messages ? &*s.messages : nullptr).value();
 }
 
@@ -139,7 +139,7 @@ pair::pair(const context_options& near_options, const context_options& far_optio
   near.endpoint.connect(of_far).value();
   far.endpoint.connect(of_near).value();
   play(until_connected(&near.endpoint), until_connected(&far.endpoint));
-  // What connecting has sent is acknowledged in idle passes, of which a counted round has none.
+  // Messages of the handshake are acknowledged in idle passes, of which a counted round has none.
   for (int i = 0; i < idle_passes; ++i) {
     (void)far.worker.loop().turn();
     (void)near.worker.loop().turn();

@@ -1,5 +1,4 @@
-// Two sides with a Context and a Worker each, as two processes would have them, connected and turned by one
-// thread.
+// Two sides with a Context and a Worker each, as in two processes, connected and run by one thread.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -21,34 +20,35 @@ struct side {
   std::optional<cordma::Messages> messages;
   cordma::MemoryRegion memory;  // `out` and `in`
   cordma::MemoryRegion offered;
-  cordma::RemoteSlice peer;  // what the other side offers
+  cordma::RemoteSlice peer;  // memory offered by the other side
   cordma::Endpoint endpoint;
   cordma::Stream stream;
-  // Active messages: how many are still to come here, and that none is.
+  // Active messages: the number still to arrive on this side, and an event set when none is left.
   int to_come = 0;
   cordma::event all_came;
 
-  // So many bytes to send from, and to receive into.
+  // Memory of this size to send from, and to receive into.
   [[nodiscard]] cordma::Slice out(std::size_t bytes) const;
   [[nodiscard]] cordma::Slice in(std::size_t bytes) const;
 };
 
-// Bound to one thread. Throws cordma::error where it cannot be had, and what its tasks throw.
+// Bound to one thread. Throws cordma::error if it cannot be created, and the exceptions of its
+// tasks.
 class pair {
  public:
-  // Both Workers wait as `waiting` says.
+  // Both Workers wait by `waiting`.
   pair(cordma::transport::kind over, carries what,
        cordma::wait_mode waiting = cordma::wait_mode::polling);
-  // The same, with a Context of these options each.
+  // As above, with a Context with these options for each side.
   pair(const cordma::context_options& near_options, const cordma::context_options& far_options,
        carries what, cordma::wait_mode waiting = cordma::wait_mode::polling);
 
   side near;
   side far;
 
-  // Both to their ends. Polling, the sides are turned one after the other; else each is turned when its wait
-  // has ended, until it sleeps again, as a foreign loop does it. Throws std::runtime_error where both sleep and
-  // nobody is woken.
+  // Runs both tasks to their ends. In polling mode the sides run passes alternately; otherwise each
+  // runs when its wait has ended, until it sleeps again, as with a foreign loop. Throws
+  // std::runtime_error if both sleep and neither is woken.
   void play(cordma::task<> of_near, cordma::task<> of_far);
 };
 

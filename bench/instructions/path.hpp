@@ -1,4 +1,4 @@
-// What is counted: paths, each an operation that is carried out again and again in rounds.
+// The counted paths: each is an operation that is repeated in rounds.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -11,10 +11,11 @@
 
 namespace instructions {
 
-// Rounds before those that are counted, so that nothing in them is done for the first time.
+// Rounds before the counted ones, so that no counted code runs for the first time.
 inline constexpr int warm_rounds = 32;
 
-// So many rounds of so many operations are counted; of what comes 32 or 64 at a time, whole ones.
+// The number of counted rounds, and of operations in each; operations in batches of 32 or 64 use
+// whole batches.
 struct plan {
   int rounds = 0;
   int operations = 0;
@@ -33,13 +34,14 @@ struct path {
 
 [[nodiscard]] counted per_operation(stepping::counted c, int operations_of_a_round);
 
-// The reactor by itself.
+// Paths of the reactor alone.
 [[nodiscard]] std::vector<path> runtime_paths();
-// Between two Workers that are turned by one thread, one after the other, or each when it is woken: the same
-// operations take the same passes each time, however busy the machine is. Both sides are counted.
+// Paths between two Workers that are run by one thread, alternately or each when it is woken: the
+// same operations take the same passes each time, independent of the load of the machine. Both
+// sides are counted.
 [[nodiscard]] std::vector<path> transport_paths(cordma::transport::kind over);
-// On a device that answers at once and is not counted, all operations in one round, after one like it;
-// none where the build has no verbs.
+// Paths on a device that answers at once and is not counted. All operations are one round, after a
+// round of warm-up; empty if the build has no verbs.
 [[nodiscard]] std::vector<path> verbs_paths();
 
 }  // namespace instructions

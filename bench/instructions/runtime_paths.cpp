@@ -9,7 +9,8 @@ namespace {
 
 using namespace cordma;
 
-// Rounds below 0 are not counted. They run the same code, so that no counted round takes a frame from the heap.
+// Rounds below 0 are not counted. They run the same code, so that no counted round allocates a
+// frame from the heap.
 constexpr int first_round = -warm_rounds;
 
 void turn(reactor& r, int times) {

@@ -15,8 +15,8 @@ constexpr std::uint64_t to_far = 1;
 constexpr std::uint64_t to_near = 2;
 constexpr std::uint16_t am_id = 1;
 
-// A task of one side: so many operations, or its part in them. The near side's are one round; the far side's,
-// all there are.
+// A task of one side: `operations` operations, or its part in them. For the near side these are one
+// round; for the far side, all of them.
 using part = task<> (*)(side*, int operations);
 
 struct shape {
@@ -25,7 +25,7 @@ struct shape {
   part near;
   part far;
   carries over = carries::plain;
-  int operations = 0;  // of a round; 0: as the plan says
+  int operations = 0;  // per round; 0: as in the plan
   void (*prepare)(pair&) = nullptr;
   wait_mode waiting = wait_mode::polling;
 };
@@ -34,7 +34,7 @@ task<> nothing(side* /*s*/, int /*operations*/) { co_return; }
 
 // ---- messages ----
 
-// A receive is always there before its message is sent, as plain messages want it.
+// A receive is always posted before its message is sent, as plain messages require.
 task<> ask(side* s, int operations) {
   const Slice out = s->out(8);
   const Slice in = s->in(8);
@@ -59,7 +59,8 @@ task<> answer_each(side* s, int operations) {
   }
 }
 
-// All of them at once. The peer answers when it has them, so that they are of this round on both sides.
+// Sends all of them at once. The peer answers when it has received them, so that they belong to
+// this round on both sides.
 task<> send_together(side* s, int operations) {
   const Slice out = s->out(8);
   recv_operation all_there = s->endpoint.recv(s->in(8));
@@ -137,7 +138,7 @@ void set_handlers(pair& p) {
   p.far.messages->on(am_id, [s = &p.far](const ActiveMessage&) { return answer_asked(s); });
 }
 
-// A plain handler cannot wait: what it sends has to find room.
+// A plain handler cannot wait: its message must find space.
 void am_send_now(side* s, const Slice& out) {
   message_send_operation op = s->endpoint.am_send(am_id, no_header, out);
   op.start();
@@ -223,7 +224,7 @@ constexpr std::array shapes = {
     shape{"compare_swap", "remote compare-and-swap", compare_swap, nothing},
 };
 
-// The far side begins and ends nothing while the near one counts: one round more is behind those.
+// The far side starts and ends nothing while the near side counts: it runs one more round.
 task<> in_rounds(part operations_of_round, side* s, int rounds, int operations) {
   for (int i = 0; i < warm_rounds; ++i) co_await operations_of_round(s, operations);
   for (int i = 0; i < rounds; ++i) {

@@ -4,7 +4,7 @@
 namespace instructions {
 namespace {
 
-// All in one round: the device does the same each time.
+// All in one round: the device behaves the same each time.
 int whole_batches(const plan& p, int at_a_time) {
   return (p.rounds * p.operations + at_a_time - 1) / at_a_time * at_a_time;
 }

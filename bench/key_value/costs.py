@@ -115,7 +115,7 @@ def small_hashes(server, maxmemory=MAXMEMORY, at_once=200):
             keys = [f"user:{i}" for i in range(first, min(first + at_once, many)) if i % 10]
             if keys:
                 c.ask("DEL", *keys)
-        # What the server gives back by and by; it is seen when it does not get less any more.
+        # Memory that the server releases gradually; it is read when it no longer decreases.
         left, until = server.resident(), time.monotonic() + 20
         while time.monotonic() < until:
             time.sleep(1)

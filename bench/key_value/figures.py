@@ -30,7 +30,7 @@ def saturated(server_share, client_share):
     return " and ".join(busy) or "neither"
 
 
-# From which value on another unit is easier to read: (value, its size, its name).
+# Limits above which another unit is easier to read: (value, its size, its name).
 SCALES = {"/s": ((1e6, 1e6, " M/s"), (1e4, 1e3, " k/s")), "ns": ((1e7, 1e6, " ms"), (1e4, 1e3, " us")),
           "us": ((1e7, 1e6, " s"), (1e4, 1e3, " ms"))}
 

@@ -66,7 +66,7 @@ def redis_clients(g):
     with g.redis() as redis, g.cordma() as event, g.cordma("adaptive") as adaptive:
         for pipeline, goal in ((1, 1.3), (16, 2.0)):
             for threads in (1, 2):
-                # Of several threads redis-benchmark tells the time in quarters of a second.
+                # With several threads redis-benchmark measures the time in quarters of a second.
                 requests = g.requests * (1 if pipeline == 1 else 5) * (1 if threads == 1 else 4)
                 for test in ("set", "get"):
                     runs = interleaved(
@@ -225,7 +225,7 @@ def mixes(g):
     rows = []
     for mix in MIXES:
         with g.redis() as redis, g.cordma() as kv:
-            # What D inserts is there in the next repetition; every server gets the same, by itself.
+            # Keys inserted by D exist in the next repetition; every server gets the same, alone.
             g.load(redis, redis.resp())
             g.load(kv, kv.resp())
             runs = interleaved(

@@ -128,7 +128,7 @@ class CordmaKv(Server):
 
     def command(self):
         self.native_port = free_port() if self.has_native else 0
-        bound = dict.fromkeys([self.native_host, "127.0.0.1"])  # the first one is the native port's
+        bound = dict.fromkeys([self.native_host, "127.0.0.1"])  # the first is for the native port
         return [self.programs / "cordma-kv", "--bind", *bound, "--protected-mode", "no", "--port", self.port, "--native-port",
                 self.native_port, "--wait", self.wait, "--io", self.io, "--appendonly", "no", "--save", "", "--dir", self.folder]
 
@@ -163,7 +163,7 @@ class Client:
         if process.returncode != 0:
             raise RuntimeError(f"redis-benchmark ended with {process.returncode}: {complaints}")
         found = figures.redis_benchmark(said)[test.upper()]
-        # Of the time in which requests were made, not of that in which the program started.
+        # Relative to the time of the requests, not to the time in which the program started.
         busy_ns = min(requests / found["rate_hz"] * 1e9, elapsed)
         found.update(cpu_ns=spent / requests, server_share=min(spent / busy_ns, 1.0),
                      client_share=(children_cpu_ns() - of_clients) / busy_ns)

@@ -1,7 +1,7 @@
-// How a limit is measured: batches of identical steps, each batch timed as a whole.
+// Measures a limit: batches of identical steps, each batch timed as a whole.
 //
 // Single steps are as short as the clock's own cost (some 20 ns), so the clock is read once per
-// batch, and the distribution is one of batch means. Plain C++; knows nothing of cordma.
+// batch, and the distribution is one of batch means. Plain C++, independent of cordma.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ enum class wait_mode : std::uint8_t { polling, event };
   return wait == wait_mode::polling ? "polling" : "event";
 }
 
-/// What to measure, where and how often.
+/// Object, CPUs and number of steps of a measurement.
 struct settings {
   std::size_t size = 8;          ///< bytes per message or copy
   std::uint64_t iterations = 0;  ///< steps counted, all batches together
@@ -34,13 +34,13 @@ struct settings {
   [[nodiscard]] std::uint64_t steps_per_batch() const noexcept {
     return std::max<std::uint64_t>(1, iterations / batches);
   }
-  /// Steps of the whole run, the warm-up batch included: both sides count up to this.
+  /// Steps of the complete run, including the warm-up batch: both sides count up to this.
   [[nodiscard]] std::uint64_t steps_in_all() const noexcept {
     return (batches + 1) * steps_per_batch();
   }
 };
 
-/// Five figures of a set of batches; the unit is the maker's.
+/// Five figures of a set of batches; the caller chooses the unit.
 struct distribution {
   double mean = 0;
   double p50 = 0;
@@ -49,7 +49,7 @@ struct distribution {
   double max = 0;
 };
 
-/// REQUIRES: at least one sample. The percentile is the nearest rank, so it is a value seen.
+/// REQUIRES: at least one sample. The percentile is the nearest rank, so it is a measured value.
 [[nodiscard]] inline distribution distribution_of(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const auto nearest_rank = [&samples](std::size_t percent) {

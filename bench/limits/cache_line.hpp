@@ -1,4 +1,4 @@
-// The floor under every message between two cores: one cache line going back and forth.
+// The lower bound of every message between two cores: one cache line that moves back and forth.
 #pragma once
 
 #include <atomic>
@@ -11,18 +11,19 @@
 
 namespace limits {
 
-/// The line the two threads take turns in writing; nothing else lives on it.
+/// The line that the two threads write alternately; it contains nothing else.
 struct alignas(64) turn_line {
   std::atomic<std::uint64_t> turn{0};
 };
 
-/// Waits for `seen` and writes `seen + 1`. No pause instruction: this is a limit, not good manners.
+/// Waits for `seen` and writes `seen + 1`. No pause instruction: this measures a limit.
 inline void take_turn(turn_line& line, std::uint64_t seen) noexcept {
   while (line.turn.load(std::memory_order_acquire) != seen) {}
   line.turn.store(seen + 1, std::memory_order_release);
 }
 
-/// One-way time of a cache line bounced between two threads. Uses polling whatever `how.wait` says.
+/// One-way time of a cache line bounced between two threads. Always polls, independent of
+/// `how.wait`.
 [[nodiscard]] inline measurement measure_cache_line(const settings& how) {
   turn_line line;
   // No std::jthread: g++ 12 warns at -Os that its stop source may be uninitialized.
@@ -39,7 +40,7 @@ inline void take_turn(turn_line& line, std::uint64_t seen) noexcept {
       take_turn(line, next);
       next += 2;
     }
-    // The batch ends when its last answer has come, which the next turn would wait for.
+    // The batch ends when its last answer has arrived, which the next turn would wait for.
     while (line.turn.load(std::memory_order_acquire) != next) {}
   };
   bounce(how.steps_per_batch());

@@ -1,4 +1,4 @@
-// Two threads waking each other through eventfds: what a wake-up by the kernel costs.
+// Two threads that wake each other through eventfds: the cost of a wake-up by the kernel.
 #pragma once
 
 #include <sys/eventfd.h>

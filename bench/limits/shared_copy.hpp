@@ -1,9 +1,9 @@
-// memcpy between a private buffer and pages shared with another process: what a remote write or
-// read over shared memory can reach at best.
+// memcpy between a private buffer and pages shared with another process: the limit of a remote
+// write or read over shared memory.
 //
-// Shaped as `ucx_perftest -t ucp_put_bw` is: every copy goes from the same source to the same
-// target, so both stay as warm in the caches as they can, and meanwhile the other process polls
-// the last eight bytes of the shared region, as UCX's responder does.
+// Works like `ucx_perftest -t ucp_put_bw`: every copy goes from the same source to the same target,
+// so both stay as warm in the caches as they can, and meanwhile the other process polls the last
+// eight bytes of the shared region, as UCX's responder does.
 #pragma once
 
 #include <sys/mman.h>
@@ -40,8 +40,8 @@ class shared_region {
   shared_region& operator=(const shared_region&) = delete;
   ~shared_region() { ::munmap(base_, control_bytes + size_); }
 
-  /// For the other process: gives up the inherited mapping for one of its own, as a process that
-  /// got the memfd over a socket would have.
+  /// For the other process: replaces the inherited mapping by a separate one, as in a process that
+  /// received the memfd over a socket.
   void remap() {
     ::munmap(base_, control_bytes + size_);
     base_ = map();
@@ -74,10 +74,11 @@ class shared_region {
   std::byte* base_ = nullptr;
 };
 
-/// What ends the watching process: no copy of a buffer filled with 0x55 leaves it in the tail.
+/// The value that ends the watching process: no copy of a buffer filled with 0x55 writes it to the
+/// tail.
 inline constexpr std::uint64_t last_tail = 0xfeed'face'cafe'beefU;
 
-/// The other process: owns the pages, and polls their end until the last value stands there.
+/// The other process: maps the pages, and polls their end until the last value is there.
 inline void watch(shared_region& region) {
   region.remap();
   std::memset(region.data(), 0x55, region.size());
@@ -85,7 +86,7 @@ inline void watch(shared_region& region) {
   while (region.tail().load(std::memory_order_acquire) != last_tail) {}
 }
 
-/// Keeps the compiler from merging or dropping copies that it could prove to be alike.
+/// Keeps the compiler from merging or dropping copies that it could prove to be identical.
 inline void compiler_barrier() noexcept { asm volatile("" : : : "memory"); }
 
 /// GB/s of copies of `how.size` bytes by one process to or from pages that it shares with another.

@@ -19,7 +19,7 @@
 
 namespace limits {
 
-/// Passes a system call's result through; throws std::system_error naming `what` when it is < 0.
+/// Returns a system call's result; throws std::system_error naming `what` if it is < 0.
 template <typename Result>
 Result checked(Result result, const char* what) {
   if (result < 0) {
@@ -28,7 +28,7 @@ Result checked(Result result, const char* what) {
   return result;
 }
 
-/// Pins the calling thread to one CPU. Throws when the machine, or the container, lacks that CPU.
+/// Pins the calling thread to one CPU. Throws if the machine, or the container, lacks that CPU.
 inline void pin_to(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -61,7 +61,8 @@ class descriptor {
 /// destructor kills it if the measurement ended early.
 class peer_process {
  public:
-  /// Runs `side()` in a child pinned to `cpu`. What it throws is printed; the exit status says so.
+  /// Runs `side()` in a child pinned to `cpu`. Prints its exception, if any; the exit status
+  /// reports the failure.
   template <typename Side>
   peer_process(int cpu, Side&& side) {
     const pid_t parent = ::getpid();
@@ -81,7 +82,7 @@ class peer_process {
     }
   }
 
-  /// Waits until the peer has ended; throws when it failed.
+  /// Waits until the peer has ended; throws if it failed.
   void join() {
     int status = 0;
     checked(::waitpid(std::exchange(pid_, -1), &status, 0), "waitpid");

@@ -1,5 +1,5 @@
 // Raw TCP sockets over loopback between two processes: ping-pong and a one-way stream, blocking or
-// busy-polled. What a transport over TCP can reach at best without changing the kernel's part.
+// busy-polled. The limit of a transport over TCP without changes of the kernel's part.
 #pragma once
 
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@
 
 namespace limits {
 
-/// One end of a connection. Calls either block in the kernel or spin on EAGAIN, as `wait` says.
+/// One end of a connection. Calls either block in the kernel or spin on EAGAIN, by `wait`.
 class tcp_end {
  public:
   tcp_end(descriptor fd, wait_mode wait) : fd_(std::move(fd)) {
@@ -117,8 +117,9 @@ class loopback_listener {
   return one_way("tcp-latency", how, std::move(seconds));
 }
 
-/// GB/s of messages of `how.size` bytes, received whole into one buffer. The time runs until the
-/// receiver has acknowledged the last one, so nothing left in socket buffers counts as moved.
+/// GB/s of messages of `how.size` bytes, received completely into one buffer. The time runs until
+/// the receiver has acknowledged the last one, so bytes left in socket buffers do not count as
+/// moved.
 [[nodiscard]] inline measurement measure_tcp_bandwidth(const settings& how) {
   const loopback_listener listener;
   peer_process peer(how.peer_cpu, [&] {

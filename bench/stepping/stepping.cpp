@@ -29,20 +29,20 @@ struct slot {
   std::uint64_t times = 0;
 };
 
-// What the child tells: in memory that both processes have, since it is written from a signal handler.
+// Results of the child, in shared memory, because a signal handler writes them.
 struct record {
   std::uint64_t rounds_ended = 0;
   std::uint64_t addresses = 0;
-  bool is_whole = false;  // the child came to its end
+  bool is_whole = false;  // the child has ended normally
   std::array<std::uint64_t, most_rounds> rounds{};
   std::array<slot, table_slots> table{};
 };
 
-// Of the child, which counts for nobody else.
+// State of the child, separate in each process.
 struct counting {
   record* into = nullptr;
   bool (*is_left_out)(std::uint64_t address) noexcept = nullptr;
-  std::uint64_t at = 0;  // the instruction that is carried out next
+  std::uint64_t at = 0;  // the next instruction
   std::uint64_t in_round = 0;
 };
 counting of_child;
@@ -72,7 +72,8 @@ void note(std::uint64_t address) noexcept {
 
 constexpr unsigned long long trap_flag = 0x100;
 
-// After each instruction. One that repeats itself traps after each repetition, and stays where it is.
+// Called after each instruction. An instruction that repeats itself traps after each repetition at
+// the same address.
 void stepped(int /*signal*/, siginfo_t* /*info*/, void* context) noexcept {
   const auto next = static_cast<std::uint64_t>(
       static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
@@ -125,7 +126,7 @@ class shared_record {
     void* const memory =
         ::mmap(nullptr, sizeof(record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    record_ = static_cast<record*>(memory);  // zeros, which are what it begins with
+    record_ = static_cast<record*>(memory);  // zeros, its initial value
   }
   shared_record(const shared_record&) = delete;
   shared_record& operator=(const shared_record&) = delete;

@@ -1,4 +1,4 @@
-// Counts instructions exactly, without counters of the processor: it is told to trap after each.
+// Counts instructions exactly, without counters of the processor: it traps after each one.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,32 @@
 
 namespace stepping {
 
-// How often the instruction at each address was carried out. An address means the same in this process,
-// of which the child is a copy.
+// Number of executions of the instruction at each address. Addresses are also valid in this
+// process, of which the child is a copy.
 using profile = std::map<std::uint64_t, std::uint64_t>;
 
 struct counted {
-  std::vector<std::uint64_t> rounds;  // instructions in each
-  profile where;                      // of all of them
+  std::vector<std::uint64_t> rounds;  // instructions per round
+  profile where;                      // over all rounds
 };
 
-// In the child: a round is what lies between the two, some ten instructions of theirs included. At most
-// 1024 rounds; they do not nest.
+// Called in the child: a round is the code between the two calls, including some ten instructions
+// of their own. At most 1024 rounds; they do not nest.
 void begin() noexcept;
 void end() noexcept;
 
-// Instructions in user space in the rounds of `child`, less those for which `is_left_out`; one that
-// repeats itself (rep movsb) is one. What is counted takes one thread, and about ten thousand times as long as
-// otherwise. The child is a process of its own and ends with the function. Throws std::runtime_error where that
-// failed or had no round.
+// Counts the instructions in user space in the rounds of `child`, except those for which
+// `is_left_out` is true; one that repeats itself (rep movsb) counts once. The counted code runs in
+// one thread, and takes about ten thousand times as long as otherwise. The child is a separate
+// process and ends with the function. Throws std::runtime_error if it failed or had no round.
 [[nodiscard]] counted count(const std::function<void()>& child,
                             bool (*is_left_out)(std::uint64_t address) noexcept = nullptr);
 
 [[nodiscard]] std::uint64_t total(const profile& p) noexcept;
-// A line for each instruction: times, file, and address as addr2line takes it.
+// Writes a line for each instruction: count, file, and address for addr2line.
 void write(std::ostream& out, const profile& p);
 
-// Whether this processor and kernel can do it; null, or else a sentence that says what is missing.
+// Null if this processor and kernel support it, else a sentence that names the missing part.
 [[nodiscard]] const char* missing();
 
 }  // namespace stepping

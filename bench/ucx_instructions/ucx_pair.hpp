@@ -1,4 +1,4 @@
-// Two sides of UCX in one process, as two processes would have them, progressed by one thread in turn.
+// Two sides of UCX in one process, as in two processes, progressed alternately by one thread.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -17,7 +17,7 @@ struct side {
   ucp_context_h context = nullptr;
   ucp_worker_h worker = nullptr;
   ucp_ep_h to_other = nullptr;
-  int active_messages = 0;  // come
+  int active_messages = 0;  // number of arrived active messages
   std::array<std::byte, largest> out{};
   std::array<std::byte, largest> in{};
 };
@@ -25,10 +25,10 @@ struct side {
 // Throws std::runtime_error with UCX's reason.
 void check(ucs_status_t status, const char* what);
 
-// It lives until the process ends, which is a child that counts: UCX is not taken down.
+// Lives until the process ends, which is a child that counts: UCX is not shut down.
 class pair {
  public:
-  // `tls` as UCX_TLS names transports.
+  // `tls`: transports, named as in UCX_TLS.
   explicit pair(const std::string& tls);
   pair(const pair&) = delete;
   pair& operator=(const pair&) = delete;
@@ -36,9 +36,10 @@ class pair {
   side near;
   side far;
   std::uint64_t remote_address = 0;  // of memory of the far side
-  ucp_rkey_h remote_key = nullptr;   // for the near one
+  ucp_rkey_h remote_key = nullptr;   // used by the near side
 
-  // Until `done()` holds. What is waited for comes to `first`, which is progressed before the other side.
+  // Progresses both until `done()` is true. The awaited event arrives at `first`, which is
+  // progressed before the other side.
   template <class Done>
   void progress_until(const side& first, Done done) {
     const side& second = &first == &near ? far : near;
@@ -48,7 +49,7 @@ class pair {
       ucp_worker_progress(second.worker);
     }
   }
-  // What a call of UCX returned: null, a request, or an error, which is thrown.
+  // Waits for the result of a UCX call: null, a request, or an error, which is thrown.
   void wait(ucs_status_ptr_t request, const side& first) {
     if (request == nullptr) return;
     if (UCS_PTR_IS_ERR(request)) check(UCS_PTR_STATUS(request), "an operation");

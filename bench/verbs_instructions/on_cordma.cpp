@@ -11,7 +11,7 @@ namespace {
 
 using namespace cordma;
 
-// Each is made, awaited and gone.
+// Each operation is constructed, awaited and destroyed.
 template <class Make>
 task<> one_by_one(Make make, int operations) {
   for (int i = 0; i < operations; ++i) co_await make();
@@ -91,7 +91,7 @@ void play(const plan& p) {
   context_options options;
   options.transports = {transport::kind::verbs};
   options.verbs.pd = make_device();
-  options.verbs.calls = transport::verbs_calls::plain;  // as by hand
+  options.verbs.calls = transport::verbs_calls::plain;  // as on raw verbs
   Context context(options);
   Worker worker(context, reactor_options{.mode = wait_mode::polling});
   worker.run(connect_and_count(&context, &worker, p));

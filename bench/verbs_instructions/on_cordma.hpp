@@ -1,4 +1,4 @@
-// One kind of operation of cordma's, over and over, on the device that exists in this process alone.
+// Repeats one kind of operation of cordma on the device that exists only in this process.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace stand_in {
 
-inline constexpr std::size_t bytes = 64;  // of each
+inline constexpr std::size_t bytes = 64;  // per operation
 inline constexpr int side_by_side = 64;
 
 enum class what : std::uint8_t { write, send, recv };
@@ -19,11 +19,10 @@ struct plan {
   what op = what::write;
   int operations = 0;  // a multiple of at_a_time
   int at_a_time = 1;   // started before the first is awaited
-  bool keeps = false;  // the same objects again, rather than new ones
+  bool keeps = false;  // reuses the same operations instead of new ones
 };
 
-// All of the plan's operations are one round; nothing of the device is counted. Throws
-// std::runtime_error.
+// All of the plan's operations are one round; the device is not counted. Throws std::runtime_error.
 [[nodiscard]] stepping::counted count_cordma(const plan& p);
 
 }  // namespace stand_in

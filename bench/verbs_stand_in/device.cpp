@@ -16,7 +16,7 @@
 
 #include "parts.hpp"
 
-// What `is_device_code` tells apart; the linker names both ends of a section.
+// Marks code for is_device_code(); the linker defines symbols for both ends of a section.
 #define STAND_IN_CODE [[gnu::section("stand_in_code")]]
 extern "C" const char __start_stand_in_code;  // NOLINT(bugprone-reserved-identifier)
 extern "C" const char __stop_stand_in_code;   // NOLINT(bugprone-reserved-identifier)
@@ -37,7 +37,7 @@ namespace {
 
 std::uint32_t last_number = 0;
 
-// Of 127.0.0.1.
+// The GID of 127.0.0.1.
 ibv_gid own_gid() {
   ibv_gid gid{};
   gid.raw[10] = gid.raw[11] = 0xFF;
@@ -57,7 +57,7 @@ void deliver(const ibv_qp& from, const ibv_send_wr& wr) {
   std::size_t room = 0;
   for (const ibv_sge& s : into.into) room += s.length;
   if (room < all.size()) return;
-  all[0] = std::byte{0x60};  // as IPv6 has it, with the sender's GID
+  all[0] = std::byte{0x60};  // as in IPv6, with the sender's GID
   std::memcpy(&all[8], own_gid().raw, sizeof own_gid().raw);
   if (!payload.empty()) std::memcpy(&all[header_bytes], payload.data(), payload.size());
   scatter(all, into.into);
@@ -135,7 +135,7 @@ bool is_device_code(std::uint64_t address) noexcept {
 
 using namespace stand_in;
 
-// libibverbs has macros of some of these names.
+// libibverbs defines macros with some of these names.
 #undef ibv_query_port
 
 extern "C" {

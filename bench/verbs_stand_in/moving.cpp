@@ -1,4 +1,4 @@
-// Requests that are carried out: whose bytes go where, and in which order.
+// Carries out requests: moves their bytes, in order.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +25,7 @@ std::vector<alias>& aliases() {
   std::abort();
 }
 
-// What an RDMA device checks of a piece of memory, but for rights.
+// The checks of an RDMA device on memory, except for access rights.
 void check(std::uint32_t key, std::uint64_t address, std::uint64_t length) {
   const auto at = regions().find(key);
   if (at == regions().end()) give_up("a key that names no memory");
@@ -50,7 +50,7 @@ void complete_send(queue_pair& q, const request& r, ibv_wc_opcode what, std::uin
   of(q.native.send_cq).complete(r.wr.wr_id, what, bytes, q.native);
 }
 
-// The next receive of `to`, which it has.
+// Removes the next receive of `to`. REQUIRES that one exists.
 receive take(queue_pair& to) {
   receive next = std::move(receives_of(to).front());
   receives_of(to).pop_front();
@@ -118,7 +118,7 @@ void carry_atomic(queue_pair& from, const request& r) {
   complete_send(from, r, adds ? IBV_WC_FETCH_ADD : IBV_WC_COMP_SWAP, word);
 }
 
-// False: it waits for its receive.
+// False if the request waits for its receive.
 bool carry(queue_pair& from, queue_pair& to, const request& r) {
   switch (r.wr.opcode) {
     case IBV_WR_SEND:

@@ -1,4 +1,4 @@
-// What the device is made of.
+// The parts of the device.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -52,7 +52,7 @@ struct shared_queue {
   std::deque<receive> receives;
 };
 
-// As it was posted, with what goes inline.
+// A request as it was posted, with its inline data.
 struct request {
   ibv_send_wr wr{};
   std::vector<ibv_sge> segments;
@@ -62,8 +62,8 @@ struct request {
 struct queue_pair {
   ibv_qp native{};
   shared_queue* shared = nullptr;
-  std::deque<receive> receives;  // where it has no shared ones
-  std::deque<request> requests;  // that are not carried out yet
+  std::deque<receive> receives;  // unless it uses shared ones
+  std::deque<request> requests;  // not carried out yet
   std::uint32_t peer = 0;        // its number, once connected
   bool failed = false;
 };
@@ -79,21 +79,21 @@ struct queue_pair {
 }
 [[nodiscard]] inline context& of(ibv_context* c) noexcept { return *reinterpret_cast<context*>(c); }
 
-// By number.
+// Queue pairs by number.
 [[nodiscard]] std::map<std::uint32_t, queue_pair*>& pairs();
-// By key.
+// Regions by key.
 [[nodiscard]] std::map<std::uint32_t, ibv_mr>& regions();
 
-// Where the device finds that memory.
+// The address by which the device accesses that memory.
 [[nodiscard]] std::byte* reach(std::uint64_t address) noexcept;
 [[nodiscard]] receive to_receive(const ibv_recv_wr& wr);
 [[nodiscard]] request to_request(const ibv_send_wr& wr);
 // The payload of a request, one piece after the other.
 [[nodiscard]] std::vector<std::byte> gather(const request& r);
-// REQUIRES room for them.
+// REQUIRES space for the bytes.
 void scatter(const std::vector<std::byte>& bytes, const std::vector<ibv_sge>& to) noexcept;
 
-// Of connected queue pairs whose payload is moved.
+// For connected queue pairs that move their payload.
 int send_moved(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int receive_moved(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int receive_shared(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);

@@ -29,7 +29,7 @@ result<std::shared_ptr<pending_request>> pending_request::hand_over(worker_core&
     if (&via->domain() != &via_->domain()) continue;
     const result<std::uint64_t> id = via_->adapter().hand_over(id_, via->adapter());
     if (!id) return id.why();
-    at_ = stage::answered;  // here; the other Worker's now
+    at_ = stage::answered;  // on this Worker; the other Worker has it now
     transport::cm_event client;
     client.request = *id;
     client.peer = peer_;
@@ -68,7 +68,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
   chooses_port_ = where.port == 0;
   anchor_ = w.anchor();
   const bool plain = how_.peers == transport::peer_kind::plain;
-  // The network's transports first: where port 0 is asked for they choose one that is free.
+  // Transports of the network first: for port 0 they choose a free one.
   std::vector<adapter_poller*> order;
   for (const auto& a : w.adapters()) {
     const transport::capabilities& caps = a->domain().caps();
@@ -83,7 +83,7 @@ result<void> listener_core::open(worker_core& w, const transport::address& where
                               : "this Context does not have the transport asked for")};
   }
   result<void> opened = open_all(order);
-  // The port that one transport found free may be taken on the next: ask for another.
+  // The port that is free on one transport may be taken on the next: try another one.
   for (int tries = 1; opened.code() == errc::in_use && where.port == 0 && tries < most_ports_tried;
        ++tries) {
     listeners_.clear();
@@ -116,12 +116,13 @@ result<void> listener_core::open_all(const std::vector<adapter_poller*>& order) 
                      std::string(transport::name(k)) +
                          " cannot leave IPv4 out: set listen_options::transport to verbs"};
     }
-    // The address itself, or the port that was chosen, is somebody else's.
+    // The address itself, or the chosen port, is in use by another socket.
     const bool taken = l.code() == errc::in_use && (!caps.own_ports || chooses_port_);
-    // A transport without every address may just not have this one.
+    // A transport that does not have every address may only lack this one.
     const bool mistaken = l.code() == errc::invalid_value && caps.every_address;
     if (taken || mistaken || l.code() == errc::bad_state) return l.why();
-    // A transport that fails does not stop the others. What is not its network's address is no failure.
+    // A transport that fails does not stop the others. An address outside its network is no
+    // failure.
     if (l.code() != errc::unreachable) missing_.emplace_back(k, l.why());
     if (!first || first->code() == errc::unreachable) first = l.why();
   }
@@ -139,14 +140,15 @@ void listener_core::on_request(transport::cm_event event) noexcept {
   try {
     take_in(*from->first, std::move(event));
   } catch (const std::bad_alloc&) {
-    // Refused is better than left waiting; that it may already have been is no harm.
+    // Rejecting is better than leaving the client waiting; a request that was already rejected does
+    // no harm.
     static_cast<void>(from->first->adapter().reject(event.request, {}));
   }
 }
 
 void listener_core::take_in(adapter_poller& via, transport::cm_event event) {
   auto request = std::make_shared<pending_request>(anchor_, via, how_.peers, std::move(event));
-  if (pending_.size() >= most_pending) return;  // its destructor rejects it
+  if (pending_.size() >= most_pending) return;  // the destructor of the request rejects it
   if (waiting_.empty()) {
     pending_.emplace_back(std::move(request));
     return;

@@ -1,4 +1,4 @@
-// What stands behind Listener and ConnectionRequest.
+// Implementation of Listener and ConnectionRequest.
 #pragma once
 
 #include <cordma/net/datapath/worker_core.hpp>
@@ -14,20 +14,20 @@ struct listen_options;
 
 namespace cordma::detail {
 
-// Shared by the ConnectionRequest and the operation that accepts it; the last one to go rejects what
-// nobody answered. Bound to the thread of its Worker.
+// Shared by the ConnectionRequest and the operation that accepts it; an unanswered request is
+// rejected when the last reference is destroyed. Bound to the thread of its Worker.
 class pending_request {
  public:
-  // What `event` says of the client, which came over `over`.
+  // Takes the client's data from `event`, which arrived by `over`.
   pending_request(std::shared_ptr<worker_anchor> anchor, adapter_poller& over,
                   transport::peer_kind peer_is, transport::cm_event event) noexcept;
   ~pending_request();
   pending_request(const pending_request&) = delete;
   pending_request& operator=(const pending_request&) = delete;
 
-  // Null once it is gone.
+  // Null once the Worker is destroyed.
   [[nodiscard]] worker_core* worker() const noexcept { return anchor_->worker; }
-  // The Worker's: not once that is gone.
+  // Belongs to the Worker: REQUIRES that the Worker exists.
   [[nodiscard]] adapter_poller& via() const noexcept { return *via_; }
   [[nodiscard]] transport::kind kind() const noexcept { return kind_; }
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
@@ -42,12 +42,12 @@ class pending_request {
   }
   [[nodiscard]] bool is_open() const noexcept { return at_ == stage::open; }
   void take() noexcept { at_ = stage::taken; }
-  // Not accepted after all: it can be accepted otherwise, or rejected.
+  // Undoes take(): the request can be accepted otherwise, or rejected.
   void give_back() noexcept {
     if (at_ == stage::taken) at_ = stage::open;
   }
   void on_accepted() noexcept { at_ = stage::accepted; }
-  // invalid_value (another Context), and what the transport says.
+  // Errors: invalid_value (another Context), and those of the transport.
   [[nodiscard]] result<std::shared_ptr<pending_request>> hand_over(worker_core& to);
   result<void> reject(std::span<const std::byte> private_data);
 
@@ -55,8 +55,8 @@ class pending_request {
   enum class stage : std::uint8_t {
     open,
     taken,
-    accepted,  // the transport was told, as it is of what is answered
-    answered,  // rejected, or another Worker's
+    accepted,  // the transport was notified, as for `answered`
+    answered,  // rejected, or handed over to another Worker
   };
 
   std::shared_ptr<worker_anchor> anchor_;
@@ -72,20 +72,20 @@ class pending_request {
 // Bound to the thread of its Worker.
 class listener_core final : public request_acceptor {
  public:
-  // Requests not yet taken by next(); beyond it new ones are rejected.
+  // Limit of requests not yet returned by next(); further ones are rejected.
   static constexpr std::size_t most_pending = 4096;
   static constexpr int most_ports_tried = 16;
 
   ~listener_core();
   result<void> open(worker_core& w, const transport::address& where, const listen_options& options);
-  // Null once the Worker is gone.
+  // Null once the Worker is destroyed.
   [[nodiscard]] reactor* home() const noexcept { return home_; }
   [[nodiscard]] const transport::address& bound() const noexcept { return bound_; }
   [[nodiscard]] std::vector<transport::address> bound_all() const;
-  // Transports that were to listen and do not, with the reason.
+  // Requested transports that do not listen, with the reason.
   [[nodiscard]] const missing_transports& missing() const noexcept { return missing_; }
   [[nodiscard]] bool is_closed() const noexcept { return closed_; }
-  // It gets the first request, or waits.
+  // Completes with the first request, or waits for one.
   void next(next_operation& op) noexcept;
   void on_request(transport::cm_event event) noexcept override;
   void lose(const adapter_poller& via, const failure& why) noexcept override;
@@ -110,7 +110,7 @@ class listener_core final : public request_acceptor {
   missing_transports missing_;
   bool chooses_port_ = false;
   bool closed_ = false;
-  std::optional<failure> ended_;  // why nobody can ask any more, by any transport
+  std::optional<failure> ended_;  // why no further request can arrive, by any transport
 };
 
 }  // namespace cordma::detail

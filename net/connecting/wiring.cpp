@@ -12,8 +12,8 @@
 namespace cordma::detail {
 namespace {
 
-// What an endpoint can do whose transport is not chosen yet: two-sided messages and their flush, of
-// any size until the real limits are known.
+// Capabilities of an endpoint before its transport is chosen: two-sided messages and their flush,
+// of any size until the actual limits are known.
 const transport::capabilities& of_the_unwired() noexcept {
   static const transport::capabilities caps = [] {
     transport::capabilities c;

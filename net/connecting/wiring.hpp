@@ -11,8 +11,8 @@ struct connect_options;
 
 namespace cordma::detail {
 
-// Begins to connect; `e` takes over the connection that is made, and ends with the cause where none is. Throws
-// std::bad_alloc.
+// Starts to connect; `e` takes over the resulting connection, or ends with the cause of the
+// failure. Throws std::bad_alloc.
 void start_wiring(endpoint_core& e, worker_core& owner, const std::string& to,
                   const connect_options& options);
 

@@ -1,4 +1,4 @@
-// What an adapter ends with; poll() stands in posting.cpp.
+// Ends an adapter and its endpoints; poll() is in posting.cpp.
 #include <cordma/net/datapath/adapter_poller.hpp>
 
 #include <cordma/net/datapath/endpoint_core.hpp>

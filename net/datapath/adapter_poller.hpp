@@ -1,4 +1,4 @@
-// One adapter of a Worker, asked in every pass of the reactor.
+// Polls one adapter of a Worker in every pass of the reactor.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -13,13 +13,13 @@ namespace cordma::detail {
 class endpoint_core;
 class worker_core;
 
-// An endpoint whose connection has ended, while what came before may still be among the completions.
+// An endpoint with an ended connection; earlier messages may still be among the completions.
 struct ending_link : list_node {
   explicit ending_link(endpoint_core& e) noexcept : owner(&e) {}
   endpoint_core* owner;
 };
 
-// Asks one adapter in every pass of the reactor.
+// Polls one adapter in every pass of the reactor.
 class adapter_poller final : public poller {
  public:
   adapter_poller(worker_core& owner, transport::domain& d, std::unique_ptr<transport::adapter> a)
@@ -38,26 +38,28 @@ class adapter_poller final : public poller {
   [[nodiscard]] transport::adapter& adapter() noexcept { return *adapter_; }
   [[nodiscard]] transport::domain& domain() noexcept { return *domain_; }
   [[nodiscard]] const worker_core& owner() const noexcept { return owner_; }
-  // In a child of fork(): see domain::leave_to_parent().
+  // For a child of fork(): see domain::leave_to_parent().
   void leave_to_parent() noexcept { kept_ = !domain_->leave_to_parent(); }
-  // Whether what was made with the adapter must not be destroyed.
+  // Whether objects made with the adapter must not be destroyed.
   [[nodiscard]] bool kept() const noexcept { return kept_; }
-  // Destroys one of those, except where it is the parent's.
+  // Destroys such an object, unless it belongs to the parent.
   template <class Made>
   void drop(std::unique_ptr<Made>& made) const noexcept {
     if (kept_) static_cast<void>(made.release());
     made.reset();
   }
-  // Its completion queue told of a request that never was: nothing it tells can be believed.
+  // True once its completion queue has reported a request that never existed: its completions
+  // cannot be trusted.
   [[nodiscard]] bool broken() const noexcept { return broken_; }
   void set_broken() noexcept { broken_ = true; }
   [[nodiscard]] failure why_broken() const;
-  // It ends when all that came before has been told; its cause is known at once.
+  // Ends the endpoint once all earlier completions were reported; its cause is set at once.
   void end_later(endpoint_core& e) noexcept;
-  // The worker has endpoints to bury, or a limit: the polls look for that, until there is nothing of it.
+  // The worker has endpoints to destroy, or a limit. Polls check for both until none is left.
   void take_care() noexcept { careful_ = true; }
 
-  // The queue pair goes, maybe while its completions are looked at: none of them says that it is from there.
+  // Called before the queue pair is destroyed, possibly while its completions are processed;
+  // removes it from them as their source.
   void forget(const transport::queue_pair& pair) noexcept {
     for (transport::completion& c : told_) {
       if (c.from == &pair) c.from = nullptr;
@@ -74,7 +76,8 @@ class adapter_poller final : public poller {
   static constexpr std::size_t batch_size = 32;
   static_assert(batch_size == transport::adapter::most_arrived,
                 "a poll with room for more had told all");
-  // A queue that is never found empty keeps nobody from ending: this many polls are more than what may lie in it.
+  // Limit of polls before an endpoint ends although its queue is never found empty; more than the
+  // number of completions in a queue.
   static constexpr int patience = 1024;
   std::unique_ptr<transport::adapter> adapter_;
   transport::domain* domain_;
@@ -85,7 +88,7 @@ class adapter_poller final : public poller {
   list<ending_link> ending_;
   int polls_to_end_ = patience;
   std::array<transport::completion, batch_size> batch_;
-  std::span<transport::completion> told_;  // of it, while it is looked at
+  std::span<transport::completion> told_;  // the part of batch_ that is being processed
 };
 
 }  // namespace cordma::detail

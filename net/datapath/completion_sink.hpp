@@ -1,4 +1,5 @@
-// Who gets completions that belong to no operation of an endpoint, and makes receive queues for endpoints.
+// Receives completions that belong to no operation of an endpoint, and provides receive queues for
+// endpoints.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -9,28 +10,29 @@ namespace cordma::detail {
 
 class endpoint_core;
 
-// The id of a request of its own: {number of the sink : 24, type : 8, index : 32}, as those of operations are made.
+// The id of a request of a sink: {number of the sink : 24, type : 8, index : 32}, in the format of
+// operations' ids.
 inline constexpr std::uint8_t id_type_sink = 2;
 [[nodiscard]] constexpr std::uint64_t sink_id(std::uint32_t sink_number,
                                               std::uint32_t index) noexcept {
   return (std::uint64_t{sink_number} << 40) | (std::uint64_t{id_type_sink} << 32) | index;
 }
 
-// Registered at a worker_core, whose thread calls it.
+// Registered at a worker_core and called on its thread.
 class completion_sink {
  public:
   completion_sink() = default;
   completion_sink(const completion_sink&) = delete;
   completion_sink& operator=(const completion_sink&) = delete;
 
-  // False: no request of that index can have been made.
+  // Returns false if no request of that index can have been posted.
   [[nodiscard]] virtual bool on_completion(std::uint32_t index,
                                            const transport::completion& c) noexcept = 0;
   // The event receives_low of its queue.
   virtual void on_low() noexcept {}
-  // An endpoint takes its receives from the queue of this. Throws std::bad_alloc.
+  // An endpoint uses the receive queue of this sink. Throws std::bad_alloc.
   virtual void on_joined(endpoint_core& endpoint) = 0;
-  // REQUIRES that all queue pairs are gone.
+  // REQUIRES that all queue pairs are destroyed.
   virtual void on_worker_gone() noexcept = 0;
 
   // The transport of its queue.

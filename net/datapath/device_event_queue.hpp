@@ -1,4 +1,5 @@
-// The events of a Worker's devices, kept until somebody asks for them, and those who wait for one.
+// The events of a Worker's devices, stored until they are requested, and the operations that wait
+// for one.
 #pragma once
 
 #include <cordma/net/device_event.hpp>
@@ -8,14 +9,14 @@
 
 namespace cordma::detail {
 
-// Bound to the Worker's thread. Never both: events that are kept, and somebody who waits.
+// Bound to the Worker's thread. It never has stored events and waiting operations at the same time.
 class device_event_queue {
  public:
-  static constexpr std::size_t most_kept = 64;  // events; then the oldest goes, and is counted
+  static constexpr std::size_t most_kept = 64;  // events; then the oldest is dropped, and counted
 
   void push(const device_event& e) noexcept;
   void wait(device_event_operation& op) noexcept;
-  // Nothing more comes: who waits learns why.
+  // No more events arrive: waiting operations fail with `why`.
   void shut_down(const failure& why) noexcept;
 
  private:

@@ -13,7 +13,7 @@ using transport::opcode;
 endpoint_core::endpoint_core() = default;
 
 endpoint_core::~endpoint_core() {
-  unlink();  // before anything of it goes: a report may come at any time
+  unlink();  // before any member is destroyed: a report may run at any time
   forget_windows();
   if (worker_ == nullptr) return;
   CORDMA_ASSERT_OP(inflight(), ==, 0U);
@@ -24,7 +24,7 @@ endpoint_core::~endpoint_core() {
   worker_->take_back(share_);
 }
 
-// ---- how it comes about ----
+// ---- construction ----
 
 void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_pair> p,
                           adapter_poller& made_with) {
@@ -39,12 +39,12 @@ void endpoint_core::adopt(worker_core& owner, std::unique_ptr<transport::queue_p
   go_by(made_with.domain().caps());
   route_.via = &made_with;
   granted_ = pair_->actual();
-  // Nothing is in flight where this throws, or what follows.
+  // If this or a later step throws, nothing is in flight.
   if (granted_.shared != nullptr) {
     static_cast<completion_sink*>(granted_.shared->user())->on_joined(*this);
   }
   grant(pair_->actual());
-  // With a trace all is recorded: each message takes a receive then.
+  // A trace records every message, so each message then takes a receive.
   if (route_.caps->plain_in_place && granted_.shared == nullptr && owner.trace() == nullptr) {
     held_.how = receiving::held;
     pair_->set_in_place(this);
@@ -81,7 +81,7 @@ void endpoint_core::await_wiring(worker_core& owner, const transport::capabiliti
   go_by(until_then);
   route_.plain_needs = post_base::aside::keys;
   granted_ = asked;
-  granted_.send_depth = granted_.recv_depth = 0;  // no place in any queue: everything waits
+  granted_.send_depth = granted_.recv_depth = 0;  // no queue entries: everything waits
   told_.reason = "not connected yet";
 }
 
@@ -98,7 +98,7 @@ void endpoint_core::on_wired(endpoint_core& made) noexcept {
   begin_close();
 }
 
-// Nothing has been posted on it: no slot knows the one that goes.
+// Nothing has been posted on `made`: no slot refers to its core.
 void endpoint_core::take_over(endpoint_core& made) noexcept {
   if (made.state() == endpoint_state::closed) {
     end(*made.cause());
@@ -133,7 +133,7 @@ void endpoint_core::take_over(endpoint_core& made) noexcept {
   route_.via->end_later(*this);
 }
 
-// In their order, and checked again: now the limits are known.
+// Starts the waiting requests in order. They are checked again, because now the limits are known.
 void endpoint_core::start_waiting() noexcept {
   CORDMA_ASSERT_OP(state(), ==, endpoint_state::connected);
   const bool fence = std::exchange(fence_next_, false);
@@ -193,7 +193,8 @@ void endpoint_core::refresh_open() noexcept {
                            !recvs_.is_waited_for();
   constexpr std::uint32_t receives = 1U << static_cast<unsigned>(opcode::recv);
   open_to_ = 0;
-  // With a trace each post takes the longer way, which records it: the short one has no branch for that.
+  // With a trace each post takes the slow path, which records it: the fast path has no branch for
+  // that.
   if (as_it_comes && worker_->trace() == nullptr) {
     open_to_ = route_.caps->operations[static_cast<std::size_t>(granted_.type)] & ~receives;
     if (granted_.shared == nullptr) open_to_ |= receives;
@@ -203,7 +204,7 @@ void endpoint_core::refresh_open() noexcept {
   if (frames() != nullptr) frames()->settle();
 }
 
-// ---- its end ----
+// ---- end ----
 
 void endpoint_core::on_event(transport::cm_event event) noexcept {
   using type = transport::cm_event::type;
@@ -227,7 +228,7 @@ void endpoint_core::on_event(transport::cm_event event) noexcept {
 }
 
 void endpoint_core::on_established(std::vector<std::byte> data) noexcept {
-  if (state() == endpoint_state::closed) return;  // it ended while this was on its way
+  if (state() == endpoint_state::closed) return;  // it ended before this event was processed
   if (told_.peer_data.empty()) told_.peer_data = std::move(data);
   grant(pair_->actual());
   set_state(endpoint_state::connected);
@@ -262,7 +263,7 @@ void endpoint_core::close() noexcept {
     set_state(endpoint_state::closing);
     begin_close();
   } else if (state() == endpoint_state::connecting) {
-    // There is nobody to carry anything out, and nobody to tell.
+    // No peer can execute anything or be notified.
     life_.close_here();
     CORDMA_ASSERT(pair_ != nullptr);
     pair_->abort();
@@ -280,7 +281,7 @@ void endpoint_core::abort() noexcept {
   wiring_.reset();
 }
 
-// It touches no buffer any more, and reports nothing.
+// The queue pair accesses no buffer any more, and reports nothing.
 void endpoint_core::drop_pair() noexcept {
   if (pair_ != nullptr && route_.via != nullptr) route_.via->forget(*pair_);
   pair_.reset();

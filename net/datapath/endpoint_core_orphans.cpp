@@ -1,4 +1,5 @@
-// Receives into pools that were canceled while they were posted: the endpoint's later ones take what comes for them.
+// Receives into pools that were canceled while posted: later receives of the endpoint take over
+// their messages.
 #include <cordma/net/datapath/worker_core.hpp>
 
 #include <utility>
@@ -9,8 +10,8 @@ post_base* endpoint_core::first_waiting_for_pool() noexcept {
   return recvs_.waiting().find([](const post_base& op) { return static_cast<bool>(op.lease_); });
 }
 
-// A message goes to the oldest receive there is, so the later receives into pools move up by one.
-// Each then takes the buffer that was posted in its new place.
+// A message goes to the oldest receive, so the later receives into pools move up by one. Each then
+// uses the buffer that was posted at its new position.
 void endpoint_core::make_orphan(post_base& op) noexcept {
   CORDMA_ASSERT(op.slot_ != nullptr);
   slot* last = std::exchange(op.slot_, nullptr);
@@ -24,7 +25,7 @@ void endpoint_core::make_orphan(post_base& op) noexcept {
   };
   for (slot* next = last->next; next != nullptr; next = next->next) {
     post_base* const later = next->op;
-    if (later == nullptr || !later->lease_) continue;  // left behind, or into its own memory
+    if (later == nullptr || !later->lease_) continue;  // abandoned, or into memory of the program
     move_up(*later);
     last = next;
   }
@@ -41,12 +42,12 @@ void endpoint_core::make_orphan(post_base& op) noexcept {
   open_to_ = 0;
 }
 
-// True if `op` took over the oldest one.
+// Returns true if `op` took over the oldest orphan.
 bool endpoint_core::adopt_orphan(post_base& op) noexcept {
   CORDMA_ASSERT_OP(received_.orphans, >, 0U);
   if (slot* const s = received_.kept.first()) {
     op.received_ = s->received;
-    op.lease_ = std::move(s->lease);  // the buffer it came with goes back to its pool
+    op.lease_ = std::move(s->lease);  // the buffer it came with is returned to its pool
     drop_first_kept();
     op.finish();
     return true;
@@ -80,10 +81,10 @@ void endpoint_core::free_orphan(slot& s) noexcept {
   worker_->free_slot(s);
 }
 
-// It is no longer in the list of posted receives.
+// The slot is no longer in the list of posted receives.
 void endpoint_core::orphan_done(slot& s, const transport::completion& c) noexcept {
   CORDMA_ASSERT(s.op == nullptr && !s.arrived);
-  // Where the Endpoint is gone nobody takes what arrives.
+  // Once the Endpoint is destroyed, nothing receives the message.
   if (c.status != transport::wc_status::success || handle_gone_) return free_orphan(s);
   CORDMA_ASSERT_OP(received_.orphans, >, 0U);
   counters_.bytes_received += c.byte_len;

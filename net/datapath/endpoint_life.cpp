@@ -4,7 +4,8 @@
 
 namespace cordma::detail {
 
-// Whoever waits for the end waits on; a list of its own, because a resumed one may wait again.
+// Operations that wait for the end continue to wait. Resolved operations resume later, from the
+// ready list.
 void endpoint_life::resume_waiters(endpoint_state s) noexcept {
   waiters_.for_each([s](state_operation& w) {
     if (w.kind_ == state_operation::kind::close && s != endpoint_state::closed) return;

@@ -1,4 +1,5 @@
-// What becomes of a connection: its state, the first cause of its end, and the operations that wait for a change.
+// Lifecycle of a connection: its state, the first cause of its end, and the operations that wait
+// for a change.
 #pragma once
 
 #include <cordma/net/endpoint.hpp>
@@ -8,7 +9,7 @@
 
 namespace cordma::detail {
 
-// Whether the right one may follow the left one.
+// Whether the right state may follow the left one.
 [[nodiscard]] constexpr bool operator>>(endpoint_state before, endpoint_state next) noexcept {
   return before < next && before != endpoint_state::closed;
 }
@@ -23,26 +24,27 @@ static_assert(!(endpoint_state::closed >> endpoint_state::connected));
 class endpoint_life {
  public:
   [[nodiscard]] endpoint_state state() const noexcept { return state_; }
-  // REQUIRES that it may follow. resume_waiters() comes next.
+  // REQUIRES that `next` may follow. The caller then calls resume_waiters().
   void become(endpoint_state next) noexcept {
     CORDMA_ASSERT_OP(state_, >>, next);
     state_ = next;
   }
-  // A close that came before the connection: connected until what waited has started, then closing again.
+  // For a close before the connection exists: connected until the waiting operations have started,
+  // then closing again.
   void stand_as(endpoint_state s) noexcept { state_ = s; }
   void wait(state_operation& op) noexcept { waiters_.push_back(op); }
   void resume_waiters(endpoint_state s) noexcept;
   [[nodiscard]] bool is_waited_for() const noexcept { return !waiters_.empty(); }
 
-  // By close() or abort(), rather than by the peer or an error.
+  // Closed by close() or abort(), rather than by the peer or an error.
   void close_here() noexcept { closed_here_ = true; }
-  // The first cause counts; the later ones follow from it.
+  // Keeps only the first cause; later ones follow from it.
   void blame(failure why) noexcept;
   // Null while there is none.
   [[nodiscard]] const std::shared_ptr<const failure>& cause() const noexcept { return cause_; }
-  // What ends with the connection fails with.
+  // The failure of operations that end with the connection.
   [[nodiscard]] failure flushed(const char* operation) const noexcept;
-  // What is started after the end fails with.
+  // The failure of operations that are started after the end.
   [[nodiscard]] std::optional<failure> why_not(const char* operation) const noexcept;
 
  private:
@@ -50,7 +52,7 @@ class endpoint_life {
   bool closed_here_ = false;
   list<state_operation> waiters_;
   std::shared_ptr<const failure> cause_;
-  // Set aside while there is memory, so that ending for the want of it has a cause to name.
+  // Allocated early, so that an end caused by lack of memory can still report its cause.
   std::shared_ptr<failure> storage_ = std::make_shared<failure>(errc::ok);
 };
 

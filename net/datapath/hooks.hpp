@@ -1,5 +1,5 @@
-// What the data path calls in the rooms above it, each of which implements one of these. All calls come on the Worker's
-// thread; on_arrived() alone is on the way of a message.
+// Interfaces through which the data path calls the layers above it; each layer implements one of
+// them. All calls are made on the Worker's thread. Only on_arrived() is on the path of a message.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -24,25 +24,26 @@ struct endpoint_frames : transport::message_taker {
   virtual void on_connected() noexcept = 0;
   // The state of the connection has changed, or a batch has begun or ended.
   virtual void settle() noexcept = 0;
-  // The last frames leave now: the queue pair disconnects next.
+  // Sends the last frames; the queue pair disconnects next.
   virtual void on_closing() noexcept = 0;
-  // The connection has ended: what waits ends with it.
+  // The connection has ended: waiting operations end with it.
   virtual void on_end() noexcept = 0;
-  // Nobody holds the Endpoint: messages that nobody has asked for are dropped.
+  // The Endpoint was destroyed: unexpected messages are dropped.
   virtual void on_handle_gone() noexcept = 0;
-  // The Endpoint's queue pair is gone, and those of its rails are with it.
+  // The Endpoint's queue pair and those of its rails are destroyed.
   virtual void on_pair_gone() noexcept = 0;
   // Whether closing need not wait for it.
   [[nodiscard]] virtual bool idle() noexcept = 0;
-  // Messages that wait, for the report of a Worker: may run in a signal handler.
+  // Reports waiting messages, for the report of a Worker: may run in a signal handler.
   virtual void dump(dump_writer& out) noexcept = 0;
   // For Endpoint::properties().
   virtual void describe(std::vector<transport::property>& out) const = 0;
-  // The connection is that Endpoint's from now on.
+  // The connection belongs to that Endpoint from now on.
   virtual void move_to(endpoint_core& endpoint) noexcept = 0;
 };
 
-// Messages and calls that were started before the Endpoint was connected (messaging/early_messages.hpp).
+// Messages and calls that were started before the Endpoint was connected
+// (messaging/early_messages.hpp).
 struct early_frames {
   early_frames() = default;
   early_frames(const early_frames&) = delete;
@@ -53,7 +54,7 @@ struct early_frames {
   virtual void on_end() noexcept = 0;
 };
 
-// The owner of an endpoint_core that is no Endpoint's (messaging/rail_core.hpp).
+// The owner of an endpoint_core that has no Endpoint (messaging/rail_core.hpp).
 struct link_owner {
   virtual void on_end() noexcept = 0;
   virtual void on_pair_gone() noexcept = 0;
@@ -62,15 +63,15 @@ struct link_owner {
   ~link_owner() = default;
 };
 
-// The messages of one Endpoint that come to a SharedReceive (extras/device_receive.hpp).
+// The messages of one Endpoint that arrive at a SharedReceive (extras/device_receive.hpp).
 struct shared_source {
   shared_source() = default;
   shared_source(const shared_source&) = delete;
   shared_source& operator=(const shared_source&) = delete;
   virtual ~shared_source() = default;
-  // Its last message is here, and the connection has ended.
+  // Its last message has arrived, and the connection has ended.
   virtual void on_last() noexcept = 0;
-  // Nobody holds the Endpoint.
+  // The Endpoint was destroyed.
   virtual void forget() noexcept = 0;
   virtual void move_to(endpoint_core& endpoint) noexcept = 0;
 };
@@ -87,13 +88,13 @@ class connection_attempt {
   virtual void on_worker_gone() noexcept = 0;
 };
 
-// Takes the requests of clients (connecting/listener_core.hpp).
+// Accepts the requests of clients (connecting/listener_core.hpp).
 struct request_acceptor {
   virtual void on_request(transport::cm_event event) noexcept = 0;
-  // No client can ask over this transport any more.
+  // No more clients can connect over this transport.
   virtual void lose(const adapter_poller& via, const failure& why) noexcept = 0;
   virtual void on_worker_gone() noexcept = 0;
-  // In a child of fork(): see domain::leave_to_parent().
+  // For a child of fork(): see domain::leave_to_parent().
   virtual void leave_to_parent() noexcept = 0;
 
  protected:

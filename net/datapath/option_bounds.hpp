@@ -1,4 +1,4 @@
-// What every object says whose options are outside their bounds.
+// The common failure of objects with options outside their bounds.
 #pragma once
 
 #include <cordma/runtime/clock.hpp>
@@ -9,7 +9,7 @@
 
 namespace cordma::detail {
 
-// Throws invalid_value. `option` is "stream_options::notices".
+// Throws invalid_value. `option` is, for example, "stream_options::notices".
 inline void require_within(const char* option, std::uint32_t value, std::uint32_t least,
                            std::uint32_t most) {
   if (value >= least && value <= most) return;

@@ -1,5 +1,5 @@
-// From an operation to the transport, and from a completion back to it: what every message goes
-// through, in one file, so that the compiler sees it whole.
+// The path from an operation to the transport, and from a completion back to the operation. Every
+// message takes it; it is in one file so that the compiler can inline all of it.
 #include <cordma/net/datagram.hpp>
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/datapath/worker_core.hpp>
@@ -71,7 +71,8 @@ bool worker_core::try_to_grow() noexcept {
   if (as == side::recv) received_.posted.push_back(s);
 }
 
-// The slot lends its id; it is taken only by what is not done at once.
+// The request uses the slot's id; it occupies the slot only if it does not complete in its post
+// call.
 [[gnu::always_inline]] inline posted worker_core::post_in(slot& s, endpoint_core& e, post_base& op,
                                                           post_base::side as,
                                                           transport::datagram_peer* peer) noexcept {
@@ -142,7 +143,8 @@ void worker_core::post_with_aside(endpoint_core& e, post_base& op) noexcept {
   op.done_at_once(op.own_side());
 }
 
-// Messages kept for a later receive can use up what was reserved; or there was more than is reserved.
+// All reserved slots are in use: by messages kept for a later receive, or by more requests than are
+// reserved.
 void worker_core::post_after_growing(endpoint_core& e, post_base& op) noexcept {
   if (try_to_grow()) {
     CORDMA_ASSERT(first_free_ != nullptr);
@@ -168,7 +170,7 @@ bool endpoint_core::hold(post_base& op) noexcept {
   return false;
 }
 
-// Where receives are held, and it is as most are.
+// Fast path if receives are held, for a receive of the common form.
 [[gnu::always_inline]] inline bool endpoint_core::hold_at_once(post_base& op) noexcept {
   if (held_.how != receiving::held || op.lease_ || op.aside_ != post_base::aside::nothing ||
       op.request_.segment_count != 1 || op.total_ > route_.caps->max_message ||
@@ -196,7 +198,7 @@ void endpoint_core::post_held() noexcept {
   }
 }
 
-// Some may take a message at once: then others, which wait, have their places.
+// A receive may complete at once with a message; waiting receives then get its queue entry.
 void endpoint_core::post_held_now() noexcept {
   post_held();
   if (open_to_ == 0) pump(side::recv);
@@ -220,7 +222,7 @@ void endpoint_core::on_arrived(transport::arrived_message& m) noexcept {
   op.finish_from_list();
   if (open_to_ == 0) [[unlikely]]
     return copy_and_pump(op, m);
-  // Last, so that a longer one costs no saved registers. Whoever awaits it is not resumed before.
+  // Last, so that a longer copy does not save registers. The awaiter is not resumed before it.
   transport::copy_bytes(op.segments_[0].addr, m.data, m.bytes);
 }
 
@@ -262,7 +264,8 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   open_to_ = 0;
 }
 
-// No slot, no completion: where the transport can, most are done with their post.
+// The request needs no slot and no completion: on transports that support it, most complete in
+// their post call.
 [[gnu::always_inline]] inline void post_base::done_now() noexcept {
   endpoint_->count_put(total_);
   finish();
@@ -274,7 +277,7 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   done_now();
 }
 
-// Whether it may go as it comes, on this thread.
+// Whether the request may be posted directly, on this thread.
 [[gnu::always_inline]] inline bool post_base::is_open() const noexcept {
   const endpoint_core& e = *endpoint_;
   return !failure_ && e.is_open_to(request_.op) && e.home()->on_owner_thread();
@@ -300,7 +303,7 @@ void endpoint_core::post_or_queue(post_base& op) noexcept {
   done_now();
 }
 
-// Calls nothing itself: each way saves the registers that it needs.
+// Calls nothing itself: each branch saves the registers that it needs.
 void post_base::start_send() noexcept {
   if (!is_open()) [[unlikely]]
     return start_with_care();
@@ -341,7 +344,7 @@ void endpoint_core::pump(side as) noexcept {
   refresh_open();
 }
 
-// A receive leaves the list of those posted.
+// Removes a receive from the list of posted ones.
 [[gnu::always_inline]] inline void endpoint_core::on_recv_done(const slot& s,
                                                                const completion& c) noexcept {
   if (c.key != 0) [[unlikely]]
@@ -349,7 +352,7 @@ void endpoint_core::pump(side as) noexcept {
   received_.posted.remove(s);
 }
 
-// Nobody waits for it any more.
+// Completes a request that was abandoned.
 void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
   endpoint_core& e = *s.endpoint;
   const auto as = s.is_recv ? post_base::side::recv : post_base::side::send;
@@ -386,7 +389,7 @@ void worker_core::on_left_behind(slot& s, const completion& c) noexcept {
     e.pump(as);
 }
 
-// What it was is asked once.
+// Tests once whether the request was a send or a receive.
 [[gnu::always_inline]] inline void worker_core::finish_request(slot& s, const completion& c,
                                                                bool in_poll) noexcept {
   if (s.is_recv) {
@@ -409,7 +412,7 @@ void worker_core::complete(slot& s, const completion& c) noexcept { finish_reque
   finish_request(s, c, true);
 }
 
-// The type in the id decides. Inlined into look_at(); tests call it as a function.
+// Dispatches by the type in the id. Inlined into look_at(); tests call it as a function.
 [[gnu::always_inline, gnu::used]] inline void worker_core::on_completions(
     adapter_poller& via, std::span<const completion> all) noexcept {
   for (const completion& c : all) {
@@ -423,14 +426,14 @@ void worker_core::complete(slot& s, const completion& c) noexcept { finish_reque
   }
 }
 
-// There was such a request, and its slot has moved on by so many.
+// The request existed; its slot has been reused `age` times since.
 void worker_core::on_stale(adapter_poller& via, std::uint32_t age) noexcept {
   age &= generation_mask;
   if (age == 0 || age > generation_mask / 2) return on_corrupt(via);
   ++stale_completions_;
 }
 
-// There never was.
+// The request never existed.
 void worker_core::on_corrupt(adapter_poller& via) noexcept {
   if (via.broken()) {
     ++stale_completions_;
@@ -440,7 +443,8 @@ void worker_core::on_corrupt(adapter_poller& via) noexcept {
   give_up(via);
 }
 
-// From one that stays on, all of the same sender stay. Returns the first that is not.
+// If a message stays in the transport, all later ones of the same sender stay. Returns the first
+// that does not.
 transport::arrived_message* adapter_poller::let_stay(transport::arrived_message* m) noexcept {
   const transport::queue_pair* const sender = m->from;
   const auto all = adapter_->arrived();
@@ -474,7 +478,7 @@ std::size_t adapter_poller::poll() noexcept {
   return progressed ? 1 : 0;
 }
 
-// At most so many things may happen in this pass as the worker says.
+// Polls with the worker's limit for this pass.
 [[gnu::noinline]] std::size_t adapter_poller::poll_carefully() noexcept {
   bool progressed = false;
   const std::size_t most = owner_.share_of_limit(batch_.size());
@@ -483,12 +487,12 @@ std::size_t adapter_poller::poll() noexcept {
   return look_at(n, most, progressed);
 }
 
-// Apart, as an event is large.
+// A separate function, because an event is large.
 [[gnu::noinline]] static void look_at_events(adapter_poller& via, worker_core& owner) noexcept {
   while (via.adapter().has_events()) owner.on_event(via, via.adapter().next_event());
 }
 
-// The completions of a poll, its events and its messages.
+// Processes the completions of a poll, its events and its messages.
 [[gnu::noinline]] std::size_t adapter_poller::look_at(std::size_t n, std::size_t room,
                                                       bool progressed) noexcept {
   const std::size_t all = n + adapter_->arrived().size();
@@ -500,7 +504,7 @@ std::size_t adapter_poller::poll() noexcept {
     told_ = std::span(batch_).first(n);
     if (owner_.trace() != nullptr) [[unlikely]]
       owner_.trace_completions(*this, told_);
-    // What is posted meanwhile is not done before those that come after in the batch.
+    // Requests posted meanwhile do not complete before the later completions of the batch.
     adapter_->begin_handing_out();
     owner_.on_completions(*this, told_);
     told_ = {};

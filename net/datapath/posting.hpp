@@ -1,4 +1,4 @@
-// An operation as it is made: its slices, its keys and its target, inlined into the calls of an Endpoint.
+// Construction of operations: slices, keys and targets, inlined into the calls of an Endpoint.
 #pragma once
 
 #include <cordma/net/datapath/endpoint_core.hpp>

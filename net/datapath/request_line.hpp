@@ -1,4 +1,4 @@
-// One queue of an endpoint's queue pair: its places, and the operations that wait for one.
+// One queue of an endpoint's queue pair: its entries, and the operations that wait for one.
 #pragma once
 
 #include <cordma/net/operations.hpp>
@@ -11,7 +11,7 @@ namespace cordma::detail {
 // Bound to the thread of its Worker.
 class request_line {
  public:
-  // What is in flight keeps its places. REQUIRES room for it.
+  // Requests in flight keep their entries. REQUIRES depth >= in_flight().
   void resize(std::uint32_t depth) noexcept {
     const std::uint32_t used = in_flight();
     CORDMA_ASSERT_OP(depth, >=, used);
@@ -26,13 +26,14 @@ class request_line {
 
   [[nodiscard]] bool is_waited_for() const noexcept { return !waiting_.empty(); }
   [[nodiscard]] list<post_base>& waiting() noexcept { return waiting_; }
-  // While operations wait: when one of them was last posted, or the first began to wait.
+  // While operations wait: the time when one of them was last posted, or when the first began to
+  // wait.
   [[nodiscard]] coarse_time waited_for_since() const noexcept { return since_; }
   void wait(post_base& op, coarse_time now) noexcept {
     if (waiting_.empty()) since_ = now;
     waiting_.push_back(op);
   }
-  // The first leaves. REQUIRES that one waits.
+  // Removes the first waiting operation. REQUIRES that one waits.
   [[nodiscard]] post_base& next(coarse_time now) noexcept {
     since_ = now;
     return waiting_.pop_front();

@@ -1,4 +1,5 @@
-// The table of requests in flight: an entry each, and the ids by which their completions find them.
+// The table of requests in flight, with one slot for each, and the ids by which completions find
+// their slots.
 #pragma once
 
 #include <cordma/net/operations.hpp>
@@ -16,7 +17,7 @@ namespace cordma::detail {
 
 class endpoint_core;
 
-// Of a receive that succeeded.
+// For a receive that succeeded.
 [[nodiscard]] inline Received to_received(const transport::completion& c) noexcept {
   return {
       .bytes = c.byte_len, .imm = c.imm, .has_imm = c.has_imm, .op = c.op, .invalidated = c.key};
@@ -26,18 +27,18 @@ class endpoint_core;
 struct slot {
   post_base* op = nullptr;            // null: free, or detached
   endpoint_core* endpoint = nullptr;  // null: free
-  std::uint64_t id = 0;               // of its request, or of the next one while it is free
-  slot* next = nullptr;               // of those that are free; in use, in a list of its endpoint
+  std::uint64_t id = 0;               // of its request; while free, of the next one
+  slot* next = nullptr;               // in the free list, or in a list of its endpoint
   std::uint8_t pinned = 0;
   bool is_recv = false;
-  // What remains of receives into pools that were canceled while posted: the last of those posted,
-  // since later ones move up. Its message is not lost: the endpoint's next receive into a pool takes
-  // over the slot, whether or not the message is there yet.
+  // An orphan: the rest of a receive into a pool that was canceled while posted. It is the last
+  // posted receive into a pool, since later ones move up. Its message is not lost: the endpoint's
+  // next receive into a pool takes over the slot, whether or not the message has arrived yet.
   bool orphan = false;
   bool arrived = false;
   coarse_time since = 0;  // in use: the time of the post
   Received received;
-  // What a detached operation leaves behind until its completion is reaped.
+  // Resources of a detached operation, kept until its completion is reaped.
   Buffer lease;
   std::array<region_core*, most_segments> pins{};
 };
@@ -48,8 +49,8 @@ inline constexpr std::uint32_t slots_per_chunk = 256;
 inline constexpr std::uint32_t most_reserved = 1U << 14;  // slots; 2 MB
 inline constexpr std::uint32_t generation_mask = 0xFFFFFFU;
 inline constexpr std::uint8_t id_type_request = 1;
-// The id of a request: {generation : 24, type : 8, index : 32}. The generation is on top, so that it wraps around by
-// itself.
+// The id of a request: {generation : 24, type : 8, index : 32}. The generation is in the top bits,
+// so that it wraps around by itself.
 inline constexpr std::uint64_t one_generation = std::uint64_t{1} << 40;
 [[nodiscard]] constexpr std::uint64_t request_id(std::uint32_t index,
                                                  std::uint32_t generation) noexcept {
@@ -76,8 +77,8 @@ static_assert(request_id(0, 0) != 0, "0 is not the id of a request");
 
 struct slot_chunk {
   std::array<slot, slots_per_chunk> slots;
-  MemoryRegion words;  // 8 bytes per slot: where atomics put the old value; made at first use
-  // Who is at the other end of a slot's datagram; there once the worker has a datagram port.
+  MemoryRegion words;  // 8 bytes per slot for the old value of an atomic; allocated at first use
+  // The peer of each slot's datagram; allocated once the worker has a datagram port.
   std::unique_ptr<std::array<transport::datagram_peer, slots_per_chunk>> peers;
 };
 static_assert(std::is_trivially_copyable_v<transport::datagram_peer>,

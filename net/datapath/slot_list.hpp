@@ -1,18 +1,18 @@
-// Slots in the order in which they came.
+// A FIFO list of slots.
 #pragma once
 
 #include <cordma/net/datapath/slot.hpp>
 
 namespace cordma::detail {
 
-// Linked by slot::next: a slot is in one list at most.
+// Linked by slot::next: a slot is in at most one list.
 class slot_list {
  public:
   slot_list() = default;
   slot_list(const slot_list&) = delete;
   slot_list& operator=(const slot_list&) = delete;
 
-  // Null: it is empty.
+  // Null if it is empty.
   [[nodiscard]] slot* first() const noexcept { return first_; }
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   void push_back(slot& s) noexcept {
@@ -31,11 +31,11 @@ class slot_list {
   }
 
  private:
-  // Not the first: only when connections end.
+  // For a slot that is not the first: only when connections end.
   void remove_later(const slot& s) noexcept;
 
   slot* first_ = nullptr;
-  slot** end_ = &first_;  // where the next one is named
+  slot** end_ = &first_;  // points to the link for the next slot
 };
 
 }  // namespace cordma::detail

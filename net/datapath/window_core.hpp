@@ -1,4 +1,4 @@
-// What stands behind MemoryWindow: a window of one queue pair, and the region it is in.
+// Implementation of MemoryWindow: a window of one queue pair, and the region that contains it.
 #pragma once
 
 #include <cordma/net/memory.hpp>
@@ -14,36 +14,36 @@ namespace cordma::detail {
 
 class endpoint_core;
 
-// In its endpoint's list from the moment that the transport knows it. Bound to that Worker's thread.
+// In its endpoint's list from the time the transport knows it. Bound to the thread of that Worker.
 class window_core : public list_node {
  public:
-  // Holds the region, until it ends.
+  // Retains the region until the window ends.
   window_core(region_core& region, std::span<std::byte> bytes, transport::access rights) noexcept
       : region_(&region), bytes_(bytes), rights_(rights) {
     retain(region);
   }
   ~window_core() { end(); }
 
-  // Null: the transport does not know it, or not any more.
+  // Null while the transport does not know it.
   [[nodiscard]] endpoint_core* endpoint() const noexcept { return endpoint_; }
-  // Null: it has ended.
+  // Null once it has ended.
   [[nodiscard]] region_core* region() const noexcept { return region_; }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
   [[nodiscard]] transport::access rights() const noexcept { return rights_; }
-  // The queue pair's, for it.
+  // The queue pair's name for it.
   [[nodiscard]] std::uint32_t name() const noexcept { return name_; }
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] bool is_bound() const noexcept { return is_bound_; }
 
-  // The queue pair of that endpoint has made it.
+  // Called when the queue pair of that endpoint has created it.
   void enter(endpoint_core& e, std::uint32_t name) noexcept;
   void bind(std::uint64_t key) noexcept {
     key_ = key;
     is_bound_ = true;
   }
-  // Its endpoint is gone.
+  // Its endpoint is destroyed.
   void forget() noexcept { endpoint_ = nullptr; }
-  // The transport forgets it, and the region goes. Idempotent.
+  // Removes it from the transport and releases the region. Idempotent.
   void end() noexcept;
 
  private:

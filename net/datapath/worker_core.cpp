@@ -39,7 +39,7 @@ worker_core::worker_core(std::shared_ptr<context_core> context, reactor& home)
   home_.add(section_);
 }
 
-// A transport that nobody asked for by name stops none of the others. Rails keep their places.
+// A transport that was not requested by name does not stop the others. Rails keep their indexes.
 void worker_core::open_adapters() {
   for (const auto& d : context_->domains) {
     result<std::unique_ptr<transport::adapter>> a = d->open(home_);
@@ -93,7 +93,7 @@ worker_core::~worker_core() {
       for (std::uint8_t i = 0; i < s.pinned; ++i) release(*s.pins[i]);
     }
   }
-  // The reactor may go right after: what outlives it must not ask it anything.
+  // The reactor may be destroyed right after this: objects that outlive it must not use it.
   while (!endpoints_.empty()) endpoints_.pop_front().leave_worker();
   while (!graveyard_.empty()) {
     endpoint_core* const e = &graveyard_.pop_front();
@@ -108,7 +108,7 @@ void worker_core::add(request_acceptor& l) {
 }
 
 void worker_core::remove(const request_acceptor& l) noexcept {
-  const auto removed = std::erase(listeners_, &l);  // none where it could not be opened
+  const auto removed = std::erase(listeners_, &l);  // none if it could not be opened
   CORDMA_ASSERT_OP(removed, <=, 1U);
 }
 
@@ -132,7 +132,7 @@ void worker_core::grow() {
   auto made = std::make_unique<slot_chunk>();
   if (has_peers_) made->peers = std::make_unique<decltype(made->peers)::element_type>();
   growing_ = true;
-  chunks_.push_back(std::move(made));  // from here on nothing throws: ids are places in the chunks
+  chunks_.push_back(std::move(made));  // nothing throws from here: ids are positions in the chunks
   for (std::uint32_t i = slots_per_chunk; i-- > 0;) {
     slot& s = chunks_.back()->slots[i];
     s.id = request_id(slots_ + i, 0);
@@ -142,7 +142,7 @@ void worker_core::grow() {
   growing_ = false;
 }
 
-// Atomics need eight registered bytes for the old value: every slot has its own.
+// Allocates eight registered bytes for each slot, for the old values of atomics.
 result<void> worker_core::prepare_words(std::uint32_t index) noexcept {
   slot_chunk& c = *chunks_[index / slots_per_chunk];
   if (c.words) return {};
@@ -164,7 +164,8 @@ void worker_core::make_peers() {
   has_peers_ = true;
 }
 
-// Makes what an operation needs beside its request. The word of an atomic enters the request when it is posted.
+// Prepares an operation's additional resource. The word of an atomic is added to the request when
+// it is posted.
 result<void> worker_core::set_aside(post_base& op, std::uint32_t index) noexcept {
   if (op.aside_ == post_base::aside::word) return prepare_words(index);
   if (op.aside_ == post_base::aside::window) return static_cast<bind_base&>(op).prepare();
@@ -193,7 +194,7 @@ void worker_core::end_all(Which which, const failure& why) noexcept {
     CORDMA_ASSERT(s.op == nullptr || s.op->slot_ == &s);
     complete(s, flushed);
   }
-  // One completion for each that was posted.
+  // Each posted request got one completion.
   const auto settled = [&](const endpoint_core& e) {
     if (!which(e)) return;
     CORDMA_ASSERT_OP(e.sends_in_flight(), ==, 0U);
@@ -236,7 +237,7 @@ void worker_core::remove(completion_sink& s) noexcept {
 
 bool worker_core::may_share(const endpoint_options& options, transport::kind over) const noexcept {
   if (options.shared == nullptr) return true;
-  // One that is nobody's is for the transport to refuse.
+  // A queue without a sink is refused by the transport.
   const auto* const sink = static_cast<const completion_sink*>(options.shared->user());
   return sink == nullptr || sink->kind() == static_cast<std::size_t>(over);
 }
@@ -351,7 +352,7 @@ result<void> worker_core::wake_for(transport::wake_reason reason) {
     const result<void> told = via->adapter().wake_for(reason);
     if (!told) return told;
   }
-  home_.stir();  // what a foreign loop waits for was armed for the other reason
+  home_.stir();  // a foreign loop waits on events armed for the other reason
   return {};
 }
 
@@ -408,7 +409,8 @@ void worker_core::drop_wirings() {
 
 // ---- in a child of fork() ----
 
-// Memory alone changes: the ends are told to coroutines that never run again, since their frames are destroyed next.
+// Changes only memory: coroutines that receive these ends never run, since their frames are
+// destroyed next.
 void worker_core::leave_to_parent() noexcept {
   if (std::exchange(left_to_parent_, true)) return;
   for (const auto* const list : {&adapters_, &rail_adapters_}) {

@@ -1,4 +1,5 @@
-// The report of a Worker, a part of that of its reactor: see reactor::dump(). All of it may run in a signal handler.
+// The report of a Worker, a part of the report of its reactor: see reactor::dump(). All of it may
+// run in a signal handler.
 #include <cordma/net/datapath/worker_core.hpp>
 #include <cordma/runtime/dump_writer.hpp>
 
@@ -9,7 +10,7 @@ namespace {
 
 constexpr const char* in_change = "the list was just being changed";
 constexpr std::size_t state_count = 4;
-constexpr std::uint64_t most_idle_endpoints = 16;  // that have a line of their own
+constexpr std::uint64_t most_idle_endpoints = 16;  // that get a separate line
 
 struct waiting_requests {
   std::uint64_t count = 0;
@@ -60,7 +61,7 @@ worker_core::section::section(worker_core& w) noexcept
 
 worker_core::oldest worker_core::oldest_of(endpoint_core& e) noexcept {
   oldest found;
-  // By difference: the time wraps around.
+  // By difference, because the time wraps around.
   const auto take = [&found](const char* name, coarse_time since) {
     const bool is_older = static_cast<std::int32_t>(since - found.since) < 0;
     if (found.name == nullptr || is_older) found = {.name = name, .since = since};
@@ -105,7 +106,7 @@ void worker_core::dump_endpoint(dump_writer& out, endpoint_core& e) noexcept {
   out.end_line();
 }
 
-// The endpoints that wait come first. The report of the tasks needs lines too.
+// Endpoints that wait come first. Lines are left for the report of the tasks.
 void worker_core::dump(dump_writer& out) noexcept {
   std::uint64_t gone = 0;
   std::uint64_t all = 0;

@@ -6,7 +6,7 @@
 
 namespace cordma::detail {
 
-// ---- what it knows of an endpoint ----
+// ---- the part of an endpoint ----
 
 device_source::~device_source() {
   forget();
@@ -170,7 +170,7 @@ bool device_receive::on_completion(std::uint32_t index, const transport::complet
   auto* const core = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user()) : nullptr;
   if (c.status != transport::wc_status::success || core == nullptr || core->handle_gone()) {
     to_idle(e);
-    // Where the device refuses receives, the next one is tried when something else happens.
+    // If the device refuses receives, the next one is tried at the next event.
     if (c.status != transport::wc_status::general_err) feed();
     return true;
   }

@@ -1,4 +1,4 @@
-// The SharedReceive that stands on a shared receive queue of a transport.
+// The SharedReceive that uses a shared receive queue of a transport.
 #pragma once
 
 #include <cordma/net/datapath/completion_sink.hpp>
@@ -15,12 +15,12 @@ class device_receive;
 class worker_core;
 class endpoint_core;
 
-// What it knows of one endpoint, whose part this is.
+// The part of an endpoint that connects it with the queue.
 class device_source final : public shared_source, public list_node {
  public:
   struct entry : shared_entry {
     device_source* from = nullptr;
-    Buffer buffer;  // empty: word of the end
+    Buffer buffer;  // empty: notification of the end
     Received info;
   };
 
@@ -28,9 +28,9 @@ class device_source final : public shared_source, public list_node {
     end_notice_.from = this;
   }
   ~device_source() override;
-  // Its last message is here, and it has ended.
+  // The last message of the endpoint has arrived, and it has ended.
   void on_last() noexcept override;
-  // Nobody wants to hear of it any more.
+  // No further notifications are needed.
   void forget() noexcept override;
   void move_to(endpoint_core& to) noexcept override { core_ = &to; }
   void on_queue_gone() noexcept {
@@ -39,30 +39,30 @@ class device_source final : public shared_source, public list_node {
   }
 
   [[nodiscard]] bool is_of(const device_receive& queue) const noexcept { return queue_ == &queue; }
-  // Null: it is not attached.
+  // Null if it is not attached.
   [[nodiscard]] Endpoint* endpoint() const noexcept { return endpoint_; }
-  // What came before goes to the queue. REQUIRES is_of(a queue). bad_state: it is attached.
+  // Earlier messages go to the queue. REQUIRES is_of(a queue). bad_state: it is attached.
   [[nodiscard]] result<void> attach(Endpoint& endpoint);
-  // False: the queue takes it, for this is attached.
+  // False if the endpoint is attached: the queue then takes the entry.
   [[nodiscard]] bool keep_early(entry& e) noexcept {
     if (endpoint_ != nullptr) return false;
     early_.push_back(e);
     return true;
   }
-  // The word of the end, which `notice` was. REQUIRES that it is attached.
+  // Returns the notification of the end for `notice`. REQUIRES that it is attached.
   [[nodiscard]] Arrival end(const entry& notice) noexcept;
 
  private:
-  device_receive* queue_;  // null once that is gone
+  device_receive* queue_;  // null once that is destroyed
   endpoint_core* core_;
   Endpoint* endpoint_ = nullptr;  // while it is attached
-  list<shared_entry> early_;      // came before that
+  list<shared_entry> early_;      // arrived before it was attached
   entry end_notice_;
   bool last_ = false;
 };
 
-// An entry per buffer of the pool: posted; or arrived and not yet taken; or idle, when its buffer is not
-// here. So there is one for every buffer that is.
+// One entry per buffer of the pool: posted; or arrived and not yet consumed; or idle, if its buffer
+// is in use elsewhere. So every buffer has an entry.
 class device_receive final : public shared_receive_core, public completion_sink {
  public:
   using entry = device_source::entry;
@@ -76,14 +76,14 @@ class device_receive final : public shared_receive_core, public completion_sink 
   [[nodiscard]] std::size_t attached() const noexcept override { return attached_; }
   [[nodiscard]] transport::receive_queue* queue() const noexcept override { return device_.get(); }
   void wait_low(low_operation& op) noexcept override;
-  // With what came before.
+  // `early`: messages that arrived before it was attached.
   void on_attached(list<shared_entry>& early) noexcept;
   void on_ended(entry& notice) noexcept;
   void on_detached() noexcept {
     CORDMA_ASSERT_OP(attached_, >, 0U);
     --attached_;
   }
-  // Those that are here, and its `early` ones.
+  // Drops the pending messages of `of`, including its `early` ones.
   void drop_messages(const device_source& of, list<shared_entry>& early) noexcept;
 
   bool on_completion(std::uint32_t index, const transport::completion& c) noexcept override;
@@ -98,9 +98,9 @@ class device_receive final : public shared_receive_core, public completion_sink 
   void to_idle(entry& e) noexcept;
   void end_low(const failure& why) noexcept;
 
-  worker_core* joined_ = nullptr;  // the Worker, from make() on; null once it is gone
+  worker_core* joined_ = nullptr;  // the Worker, from make() on; null once it is destroyed
   std::unique_ptr<transport::receive_queue> device_;
-  const adapter_poller* via_ = nullptr;  // of the device
+  const adapter_poller* via_ = nullptr;  // the adapter of the device
   std::uint32_t depth_;
   std::uint32_t low_watermark_;
   std::uint32_t posted_ = 0;

@@ -4,7 +4,7 @@
 namespace cordma::detail {
 
 result<void> endpoint_receive::attach(Endpoint& endpoint) {
-  const state_operation probe = endpoint.state_changed();  // never started: it tells the loop
+  const state_operation probe = endpoint.state_changed();  // never started: it provides the loop
   if (probe.home() != &home()) {
     return failure{errc::invalid_value, "the Endpoint is not of this SharedReceive's loop"};
   }
@@ -73,7 +73,7 @@ void endpoint_receive::on_done(entry& e) noexcept {
       if (!s.entries[i].message) s.entries[i].unlink();  // no longer starved
     }
   }
-  // Word of the end is the last that comes from an endpoint.
+  // The notification of the end is the last arrival of an endpoint.
   if (s.ended && s.posted == 0 && !s.end_notice.linked()) add(s.end_notice);
   deliver();
 }

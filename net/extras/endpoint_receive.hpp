@@ -21,11 +21,11 @@ class endpoint_receive final : public shared_receive_core {
 
  private:
   struct source;
-  // One receive: posted, or arrived and not yet taken, or waiting for a buffer.
+  // One receive: posted, or arrived and not yet consumed, or waiting for a buffer.
   struct entry : shared_entry {
     source* from = nullptr;
     std::optional<message_operation> op;
-    std::optional<Message> message;  // empty, though it arrived: word of the end
+    std::optional<Message> message;  // empty after arrival: notification of the end
   };
   struct source {
     endpoint_receive* queue = nullptr;
@@ -44,7 +44,7 @@ class endpoint_receive final : public shared_receive_core {
 
   std::uint32_t per_endpoint_;
   std::vector<std::unique_ptr<source>> sources_;
-  list<entry> starved_;  // for want of a buffer
+  list<entry> starved_;  // waiting for a buffer
 };
 
 }  // namespace cordma::detail

@@ -1,4 +1,4 @@
-// What stands behind a SharedReceive, whoever posts its receives.
+// Implementation of a SharedReceive, independent of how receives are posted.
 #pragma once
 
 #include <cordma/net/shared_receive.hpp>
@@ -11,7 +11,7 @@ namespace cordma::detail {
 class worker_core;
 struct worker_anchor;
 
-// What arrived: a message, or word of an end.
+// An arrival: a message, or the notification of an end.
 struct shared_entry : list_node {};
 
 // Bound to the thread of its Worker.
@@ -22,23 +22,24 @@ class shared_receive_core {
   shared_receive_core& operator=(const shared_receive_core&) = delete;
   virtual ~shared_receive_core() { CORDMA_ASSERT(waiting_.empty()); }
 
-  // What SharedReceive offers under these names. REQUIRES its thread, and that the Worker is there.
+  // The functions of SharedReceive with these names. REQUIRES its thread, and that the Worker
+  // exists.
   [[nodiscard]] virtual result<void> attach(Endpoint& endpoint) = 0;
   [[nodiscard]] virtual std::size_t attached() const noexcept = 0;
   [[nodiscard]] virtual transport::receive_queue* queue() const noexcept { return nullptr; }
   // REQUIRES its thread.
   virtual void wait_low(low_operation& op) noexcept = 0;
-  // Gets the first that is here, or waits.
+  // Completes with the first arrival, or waits for one.
   void wait(arrival_operation& op) noexcept;
 
   [[nodiscard]] reactor& home() const noexcept { return *home_; }
-  // Null: it is gone.
+  // Null once it is destroyed.
   [[nodiscard]] worker_core* worker() const noexcept;
 
  protected:
-  // Posts receives as far as there are buffers.
+  // Posts receives as long as buffers are available.
   virtual void feed() noexcept = 0;
-  // The first of what is here. REQUIRES that there is some.
+  // Returns the first arrival. REQUIRES that one exists.
   [[nodiscard]] virtual Arrival pop() noexcept = 0;
 
   [[nodiscard]] BufferPool& pool() const noexcept { return *pool_; }
@@ -49,18 +50,18 @@ class shared_receive_core {
     CORDMA_ASSERT(!arrived_.empty());
     return arrived_.pop_front();
   }
-  // `visit(shared_entry&)` may unlink what it is given.
+  // `visit(shared_entry&)` may unlink the entry that is passed to it.
   template <class Visit>
   void for_each_arrived(Visit visit) {
     arrived_.for_each(visit);
   }
-  // What is here goes to those who wait.
+  // Passes arrivals to the waiting operations.
   void deliver() noexcept;
-  // feed() is called when a buffer has come back.
+  // Makes feed() be called when a buffer is returned.
   void await_buffer() noexcept;
-  // It is not, though one was awaited.
+  // Cancels await_buffer().
   void forget_buffer() noexcept { hunger_.reset(); }
-  // Those who wait for an arrival learn that none comes; nothing is posted any more.
+  // Operations that wait for an arrival fail; nothing is posted any more.
   void end() noexcept;
   [[nodiscard]] bool has_ended() const noexcept { return ended_; }
 

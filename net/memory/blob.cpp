@@ -50,7 +50,7 @@ failure damaged(const std::string& what) {
   return {errc::invalid_value, "not a usable blob: " + what + "; have it exported and sent again"};
 }
 
-// What every form begins with, and its checksum.
+// Checks the common beginning of each form, and its checksum.
 template <class Blob>
 result<void> check(std::span<const std::byte> in, const std::array<std::byte, 4>& begins) {
   if (in.size() < 8) return damaged(std::to_string(in.size()) + " bytes are too few");
@@ -77,7 +77,7 @@ bool is_zero(std::span<const std::byte> bytes) noexcept {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-// REQUIRES that a whole blob is there.
+// REQUIRES a complete blob.
 result<transport::remote_keys> keys_in(std::span<const std::byte> in) {
   constexpr std::size_t most = transport::remote_keys::most;
   const auto count = get<std::uint8_t>(&in[blob::count_at]);

@@ -5,8 +5,8 @@
 //           8  u64 address, in the owner's address space
 //          16  u64 length of the memory in bytes
 //          24  u8  rights (access bits, those of a peer's interest)
-//          25  u8  kind of memory; 0 = of the host
-//          26  u16 device whose memory it is; 0 where it is the host's
+//          25  u8  kind of memory; 0 = host memory
+//          26  u16 device that owns the memory; 0 for host memory
 //          28  u32 CRC32C of the blob with this field zero
 //          32  u8  number of keys, 1 to 3
 //          33  the keys, 9 bytes each, in the owner's order of preference:
@@ -19,7 +19,7 @@
 //           6  u16 length of the blob in bytes
 //           8  u32 CRC32C of the blob with this field zero
 //          12  u32 the immediate of notices
-//          16  u8  whether its owner wants notices: 0, 1
+//          16  u8  1 if its owner requests notices, else 0
 //          17  7 bytes, zero
 //          24  the counter's memory: 8 bytes, aligned to 8, in the form above
 #pragma once
@@ -50,8 +50,8 @@ struct blob {
   std::uint64_t length = 0;
   transport::access rights = transport::access::local_read;
   std::uint8_t memory = 0;      // kind
-  std::uint16_t device = 0;     // 0 where `memory` is
-  transport::remote_keys keys;  // those of unknown transports too
+  std::uint16_t device = 0;     // 0 for host memory
+  transport::remote_keys keys;  // including those of unknown transports
 };
 static_assert((blob::rights_bits & static_cast<unsigned>(transport::all_remote)) ==
                   static_cast<unsigned>(transport::all_remote),
@@ -69,11 +69,11 @@ void encode(const blob& b, std::span<std::byte, blob::bytes> out) noexcept;
 // invalid_value or unsupported_version, with a sentence. Accepts nothing that encode() cannot write.
 [[nodiscard]] result<blob> decode(std::span<const std::byte> in);
 
-// Of memory within `region`, without keys: every blob begins here.
+// Describes memory within `region`, without keys: the first step of every blob.
 [[nodiscard]] blob describe(const region_core& region, std::span<const std::byte> memory,
                             transport::access rights) noexcept;
-// The keys that peers reach `region` by, in the order of its Context's transports. invalid_value:
-// none, or more than a blob holds.
+// The keys by which peers access `region`, in the order of its Context's transports. invalid_value:
+// no key, or more than a blob can store.
 [[nodiscard]] result<transport::remote_keys> keys_of(const region_core& region);
 
 struct sync_blob {

@@ -1,4 +1,4 @@
-// What stands behind Context: the domains, in the order in which they are preferred.
+// Implementation of Context: the domains, in the order of preference.
 #pragma once
 
 #include <cordma/net/memory.hpp>
@@ -16,29 +16,29 @@
 namespace cordma::detail {
 
 using missing_transports = std::vector<std::pair<transport::kind, failure>>;
-// "shm is left out: <why>; " of the transport asked for, or of all that this machine has and that could not be had all
-// the same.
+// Returns "shm is left out: <why>; " for the requested transport, or for all transports of this
+// machine that could not be opened.
 [[nodiscard]] std::string left_out(const missing_transports& missing,
                                    const std::optional<transport::kind>& only);
 
 struct context_core {
   context_core() = default;
   ~context_core();
-  // bad_state in a child of fork() that did not make it.
+  // bad_state in a child of fork(), if the parent created it.
   [[nodiscard]] result<void> usable() const noexcept {
     if (process.inherited()) return made_before_fork();
     return {};
   }
 
   process_mark process;
-  // Bytes that may be allocated before memory_left() is asked again.
+  // Bytes that may be allocated before memory_left() is called again.
   std::atomic<std::int64_t> unquestioned{0};
   std::vector<std::shared_ptr<transport::domain>> domains;
-  // Further devices of some of those transports, for rails of messages and nothing else.
+  // Further devices of some of those transports, only for rails of messages.
   std::vector<std::shared_ptr<transport::domain>> rail_domains;
-  // Transports that were wanted and could not be had, with the reason.
+  // Requested transports that could not be opened, with the reason.
   missing_transports missing;
-  bool by_default = false;  // nobody asked for these transports by name
+  bool by_default = false;  // the program did not name these transports
   std::vector<config_entry> configuration;
   std::vector<std::string> configuration_warnings;
 
@@ -50,10 +50,10 @@ struct context_core {
   }
 };
 
-// Why there is no ibv_pd or ibv_mr to be had.
+// The reason why no ibv_pd or ibv_mr exists.
 [[nodiscard]] failure no_native_handles();
 
-// What Context::allocate() does, for those who hold the core only.
+// As Context::allocate(), for code that has only the core.
 [[nodiscard]] result<MemoryRegion> allocate(const std::shared_ptr<context_core>& context,
                                             std::size_t bytes, access rights);
 

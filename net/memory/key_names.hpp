@@ -1,4 +1,4 @@
-// Which transports a remote memory has keys for, in words.
+// Lists the transports that a remote memory has keys for, in words.
 #pragma once
 
 #include <cordma/net/transport/remote_keys.hpp>
@@ -10,12 +10,12 @@
 
 namespace cordma::detail {
 
-// Keys of transports that this build does not have.
+// Number of keys of transports that this build does not have.
 [[nodiscard]] std::size_t unknown_among(const transport::remote_keys& keys) noexcept;
-// False where there is no key at all.
+// False if there is no key at all.
 [[nodiscard]] bool all_unknown(const transport::remote_keys& keys) noexcept;
 
-// "shm, tcp"; a transport that this build does not know goes by its number. Takes no memory.
+// "shm, tcp"; a transport that this build does not know is listed by its number. Allocates nothing.
 class key_names {
  public:
   explicit key_names(const transport::remote_keys& keys) noexcept;
@@ -27,8 +27,9 @@ class key_names {
   std::size_t size_ = 0;
 };
 
-// Why memory with these keys cannot be used over `wanted`. not_supported: all of them are of transports
-// that this build does not know; not_permitted: its owner did not export it there.
+// The reason why memory with these keys cannot be used over `wanted`. not_supported: all of them
+// are of transports that this build does not know; not_permitted: its owner did not export it
+// there.
 [[nodiscard]] failure no_key(const transport::remote_keys& keys, transport::kind wanted) noexcept;
 
 }  // namespace cordma::detail

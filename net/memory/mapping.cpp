@@ -36,7 +36,7 @@ struct mapping_query {
   std::uint64_t inode = 0;
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
-  std::uint32_t name_size = 0;  // 0: names are not wanted
+  std::uint32_t name_size = 0;  // 0: names are not requested
   std::uint32_t build_id_size = 0;
   std::uint64_t name_addr = 0;
   std::uint64_t build_id_addr = 0;
@@ -53,7 +53,8 @@ constexpr unsigned long query_one = _IOWR('f', 17, mapping_query);
 
 enum class answer : std::uint8_t { found, none, unknown };
 
-// The mapping that holds `address`, or the next one: its cost does not depend on how many there are.
+// The mapping that contains `address`, or the next one: its cost does not depend on the number of
+// mappings.
 answer find_mapping(int maps, std::uintptr_t address, mapping& m) noexcept {
   mapping_query q;
   q.query_addr = address;
@@ -81,7 +82,7 @@ failure refused(std::size_t offset, const char* why) {
           "the memory cannot be registered: at offset " + std::to_string(offset) + " it " + why};
 }
 
-// The part of a range that has not been looked at yet.
+// The part of a range that has not been checked yet.
 class remainder {
  public:
   remainder(std::span<const std::byte> memory, bool written) noexcept
@@ -89,7 +90,7 @@ class remainder {
         end_(start_ + memory.size()),
         written_(written),
         first_(start_) {}
-  // Its first address: all before is usable.
+  // Its first address: everything before is usable.
   [[nodiscard]] std::uintptr_t first() const noexcept { return first_; }
   [[nodiscard]] bool done() const noexcept { return first_ >= end_; }
   [[nodiscard]] failure not_mapped() const { return refused(first_ - start_, "is not mapped"); }

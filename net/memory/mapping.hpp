@@ -1,4 +1,4 @@
-// Whether memory that a caller hands in can be used as it wants to register it.
+// Checks that a caller's memory can be used with the requested access rights.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -9,10 +9,10 @@
 
 namespace cordma::detail {
 
-// not_permitted where some of `memory` is not mapped, not readable, or not writable though `rights` let
-// somebody write there: as a device says when it pins the pages. Software would otherwise end in a
-// signal, in whichever process touches them first. Nothing is touched or populated here. What the kernel
-// does not tell (/proc is not mounted) is taken for good.
+// not_permitted if a part of `memory` is not mapped, not readable, or not writable although
+// `rights` permit writing. A device reports the same when it pins the pages; a software transport
+// would otherwise cause a signal in the process that touches them first. Touches and populates
+// nothing. Memory that the kernel cannot report on (/proc is not mounted) counts as usable.
 [[nodiscard]] result<void> check_mapping(std::span<const std::byte> memory,
                                          transport::access rights);
 

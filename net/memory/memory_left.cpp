@@ -52,7 +52,7 @@ std::optional<std::uint64_t> number_in(const std::string& file) {
   return {};
 }
 
-// Of lines "name number", those that are asked for, added up.
+// The sum of the named numbers, from lines "name number".
 std::uint64_t sum_in(const std::string& file, std::initializer_list<std::string_view> names) {
   std::istringstream in(read_text(file));
   std::uint64_t total = 0;
@@ -64,13 +64,13 @@ std::uint64_t sum_in(const std::string& file, std::initializer_list<std::string_
   return total;
 }
 
-// Below one limit: what is neither used nor given up on demand, as the page cache is.
+// Memory left below one limit: neither used nor released on demand, as the page cache is.
 std::uint64_t left_below(const std::string& limit, const std::string& used, std::uint64_t cached) {
   const std::optional<std::uint64_t> most = number_in(limit);
   return most ? rest(*most, rest(number_in(used).value_or(0), cached)) : unlimited;
 }
 
-// With `swap` free for the group. Folders end with a slash.
+// `swap`: free swap of the group. Folders end with a slash.
 std::uint64_t left_in(const std::string& folder, const accounting& as, std::uint64_t swap) {
   const std::uint64_t cached = sum_in(folder + "memory.stat", {as.cached[0], as.cached[1]});
   const std::uint64_t left = sum(left_below(folder + as.limit, folder + as.used, cached), swap);
@@ -83,7 +83,7 @@ std::uint64_t swap_in(const std::string& folder, const accounting& as) {
   return left_below(folder + as.swap_limit, folder + as.swap_used, 0);
 }
 
-// Where a hierarchy is mounted, and which part of it.
+// Mount point of a hierarchy, and the part of it that is mounted.
 struct mounted {
   std::string part;
   std::string at;
@@ -118,7 +118,8 @@ std::vector<mounted> hierarchies(const std::string& root) {
   return all;
 }
 
-// This process's place in the hierarchy. Lines of cgroup: "4:memory:/path", or "0::/path" of version 2.
+// The position of this process in the hierarchy. Lines of cgroup: "4:memory:/path", or "0::/path"
+// of version 2.
 std::optional<std::string> own_path(const std::string& root, const accounting* as) {
   std::istringstream lines(read_text(root + "/proc/self/cgroup"));
   for (std::string line; std::getline(lines, line);) {
@@ -133,10 +134,10 @@ std::optional<std::string> own_path(const std::string& root, const accounting* a
   return {};
 }
 
-// The group of this process, and those that it is in, up to the outermost that is mounted.
+// The group of this process, and its ancestors, up to the outermost that is mounted.
 std::vector<std::string> own_groups(const std::string& root, const mounted& m) {
   std::string path = own_path(root, m.as).value_or("/");
-  // Of a container without a cgroup namespace, only its own part is mounted.
+  // In a container without a cgroup namespace, only its own part is mounted.
   const bool inside =
       path.starts_with(m.part) && (path.size() == m.part.size() || path[m.part.size()] == '/');
   if (m.part != "/" && inside) path.erase(0, m.part.size());
@@ -149,7 +150,7 @@ std::vector<std::string> own_groups(const std::string& root, const mounted& m) {
   }
 }
 
-// Swap that any of the groups forbids is of no use to the others.
+// Swap that one of the groups forbids is unusable for the others.
 std::uint64_t left_in_hierarchy(const std::string& root, const mounted& m, std::uint64_t swap) {
   const std::vector<std::string> groups = own_groups(root, m);
   for (const std::string& each : groups) swap = std::min(swap, swap_in(each, *m.as));

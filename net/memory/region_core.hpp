@@ -1,4 +1,4 @@
-// What stands behind MemoryRegion: one range, registered with every domain of a Context.
+// Implementation of MemoryRegion: one range, registered with every domain of a Context.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -17,13 +17,14 @@ inline constexpr std::size_t most_rail_domains = 7;
 struct region_core {
   std::atomic<std::uint32_t> references{1};
   std::shared_ptr<context_core> context;
-  // `context`, where the CPU may touch the memory; null for device memory. So one comparison asks for
-  // both, on paths that take host memory of one Context; what differs is looked at off the path.
+  // `context` if the CPU may access the memory; null for device memory. One comparison thus checks
+  // both for operations on host memory of one Context; the other cases are distinguished later.
   const context_core* touched_in = nullptr;
   transport::memory_range range;
-  bool owns_memory = false;  // a memfd mapping of ours, rather than the user's memory
+  bool owns_memory = false;  // a memfd mapping of cordma, rather than the user's memory
   std::size_t mapped_bytes = 0;
-  // By transport, and behind them by place in context_core::rail_domains. lkey 0: not registered there.
+  // By transport, followed by the index in context_core::rail_domains. lkey 0: not registered
+  // there.
   std::array<transport::memory_keys, transport::kind_count + most_rail_domains> keys{};
 
   region_core(const std::shared_ptr<context_core>& of, const transport::memory_range& what)

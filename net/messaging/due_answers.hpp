@@ -1,4 +1,4 @@
-// What this side still has to say of long messages that the peer has announced.
+// Answers that this side still has to send for rendezvous messages of the peer.
 #pragma once
 
 #include <cordma/net/protocol/frame.hpp>
@@ -13,11 +13,11 @@ namespace cordma::detail {
 
 class due_answers {
  public:
-  static constexpr std::uint32_t most = 64;  // announced, and not answered
+  static constexpr std::uint32_t most = 64;  // limit of offers without an answer
   static_assert(most <= protocol::most_offers, "more than a hello may say");
 
   [[nodiscard]] bool is_full() const noexcept { return announced_ == most; }
-  // One more is announced: there is room for its answer. no_memory.
+  // Records one more offer and reserves memory for its answer. Errors: no_memory.
   [[nodiscard]] result<void> expect() noexcept {
     try {
       if (due_.capacity() == announced_) due_.reserve(announced_ != 0 ? 2 * announced_ : 4U);
@@ -34,7 +34,7 @@ class due_answers {
     due_.push_back(word);
   }
   [[nodiscard]] bool empty() const noexcept { return due_.empty(); }
-  // The next one, which goes out now.
+  // Removes and returns the next answer; the caller sends it now.
   [[nodiscard]] protocol::done_word take() noexcept {
     CORDMA_ASSERT_OP(announced_, >=, due_.size());
     --announced_;

@@ -9,26 +9,26 @@ namespace cordma::detail {
 
 class message_core;
 
-// How a call waits here, which the room of calls knows.
+// How a waiting call is started, failed and named; provided by the layer of calls.
 struct early_call {
   void (*start)(operation_base& call) noexcept;
   void (*fail)(operation_base& call, failure why) noexcept;
   const char* (*name)(const operation_base& call) noexcept;
 };
 
-// What was started on an endpoint of Worker::endpoint() that will carry frames: it waits. Receives wait in the
-// matcher.
+// Operations that were started on an endpoint of Worker::endpoint() that will carry frames; they
+// wait here. Receives wait in the matcher.
 class early_messages final : public early_frames, public list_node {
  public:
   early_messages(endpoint_core& of, message_core& with);
   void send(message_send& op) noexcept;
   void hold(operation_base& call, const early_call& how) noexcept;
-  // On the connection that its endpoint has now.
+  // Starts all on the connection that its endpoint has now.
   void start_all() noexcept override;
   void on_end() noexcept override;
   void on_messages_gone() noexcept;
 
-  // Null once the Messages are gone.
+  // Null once the Messages are destroyed.
   [[nodiscard]] message_core* core() const noexcept { return core_; }
   [[nodiscard]] list<operation_base>& calls() noexcept { return calls_; }
 
@@ -37,7 +37,7 @@ class early_messages final : public early_frames, public list_node {
   message_core* core_;
   list<message_send> sends_;
   list<operation_base> calls_;
-  const early_call* how_calls_ = nullptr;  // once one waited
+  const early_call* how_calls_ = nullptr;  // set once a call has waited
 };
 
 // REQUIRES that the Endpoint has early messages.

@@ -11,7 +11,7 @@ namespace cordma::detail {
 using protocol::offer_outcome;
 using transport::wc_status;
 
-// More is due when half of what may be on its way has come.
+// More bytes are requested once half of the permitted bytes in flight have arrived.
 std::uint64_t fetch::due(std::uint64_t ahead) const noexcept {
   CORDMA_ASSERT_OP(got_, <=, asked_);
   CORDMA_ASSERT_OP(asked_, <=, wanted_);
@@ -84,7 +84,7 @@ void fetch::settle() noexcept {
   from_peer.say_done(number, outcome);
 }
 
-// On one connection reads end in the order in which they were posted, and none after one that failed succeeds.
+// On one connection reads end in the order of posting, and no read succeeds after one that failed.
 void fetch::read_done(const frame_entry& e, const transport::completion& c) noexcept {
   CORDMA_ASSERT_OP(e.piece, <, piece_count_);
   fetch_piece& p = pieces_[e.piece];

@@ -1,4 +1,4 @@
-// A long message of the peer, from its receive to the last byte.
+// A rendezvous message of the peer, from its receive to the last byte.
 #pragma once
 
 #include <cordma/net/messages.hpp>
@@ -18,30 +18,29 @@ namespace cordma::detail {
 struct frame_entry;
 class peer_core;
 
-// Bytes of one read or write: devices take less at a time than messages may be long.
+// Limit of one read or write, in bytes; the limit of devices is lower than that of messages.
 inline constexpr std::uint64_t longest_request = 1U << 30;
 static_assert(longest_request <= UINT32_MAX, "a segment says its length in 32 bits");
 
-// What one rail reads of a message: its bytes from `begin` to `end` are not here yet.
+// The part of a message that one rail reads: its bytes from `begin` to `end` have not arrived yet.
 struct fetch_piece {
   std::uint64_t begin = 0;
-  std::uint64_t at = 0;  // up to here they are asked for
+  std::uint64_t at = 0;  // reads are posted up to here
   std::uint64_t end = 0;
   std::uint32_t reads = 0;  // in flight
   std::uint8_t rail = 0;
-  bool again =
-      false;  // a read failed, and its rail with it: all that is not here is to be read once more
+  bool again = false;  // a read failed, and its rail: re-read all bytes that are missing
 };
 
-// A message that the peer has announced and that is wanted.
+// A message that the peer has announced and that matches a receive.
 class fetch : public list_node {
  public:
   enum class by : std::uint8_t {
     reads,   // of the peer's memory
-    writes,  // by the peer, to where it belongs
-    parts,   // frames of it
+    writes,  // by the peer, into the receive's memory
+    parts,   // frames of the message
   };
-  // A free one becomes that of `op`: as many bytes as fit.
+  // Starts a free fetch for `op`: as many bytes as fit.
   void begin(peer_core& peer, message_receive& op, const protocol::offer& from, std::uint64_t tag,
              const Slice& into) noexcept {
     CORDMA_ASSERT(!linked());
@@ -55,12 +54,12 @@ class fetch : public list_node {
   }
   void go_by(by way) noexcept { way_ = way; }
   void move_to(message_receive& op) noexcept { op_ = &op; }
-  // The receive is destroyed: its memory stays until the end.
+  // The receive is destroyed: its memory is kept until the end.
   void outlive(MemoryRegion into) noexcept {
     keeps_ = std::move(into);
     op_ = nullptr;
   }
-  // It ends, and is free again. REQUIRES that nothing of it is in flight.
+  // Ends it and makes it free. REQUIRES that nothing of it is in flight.
   void reset() noexcept {
     CORDMA_ASSERT_OP(reads_, ==, 0U);
     unlink();
@@ -77,27 +76,29 @@ class fetch : public list_node {
   }
   [[nodiscard]] by way() const noexcept { return way_; }
   [[nodiscard]] const Slice& into() const noexcept { return into_; }
-  // Bytes: what fits.
+  // Bytes that fit into the receive.
   [[nodiscard]] std::uint64_t wanted() const noexcept { return wanted_; }
   [[nodiscard]] bool is_broken() const noexcept { return broken_.has_value(); }
-  // It fails with that, unless it has failed.
+  // Makes it fail with `why`, unless it has failed already.
   void break_off(failure why) noexcept {
     if (!broken_) broken_.emplace(std::move(why));
   }
-  // Ends it, where nothing of it is in flight and there is no more to come.
+  // Ends it if nothing of it is in flight and no more bytes will arrive.
   void settle() noexcept;
 
-  // Of what is written or sent: up to where it is asked for next, with so many bytes ahead; 0: not now.
+  // For writes and parts: the position up to which bytes are requested next, at most `ahead` beyond
+  // the bytes received; 0: not now.
   [[nodiscard]] std::uint64_t due(std::uint64_t ahead) const noexcept;
   void ask(std::uint64_t upto) noexcept { asked_ = upto; }
-  // False: nobody asked for them.
+  // Returns false if these bytes were not requested.
   [[nodiscard]] bool take_part(std::span<const std::byte> bytes) noexcept;
   [[nodiscard]] bool take_written() noexcept;
 
-  // Of what is read: who reads what. It is not registered for that device, as if it were not at the peer.
+  // For reads: plans which rail reads which bytes. leave_out() excludes a device for which the
+  // receive's memory is not registered, as if the peer's were not.
   void leave_out(std::size_t device) noexcept { from_.part[0].rkeys[device] = 0; }
   void plan(const protocol::rail_split& how) noexcept;
-  // All of it by the connection itself.
+  // Plans all bytes for the endpoint's own connection.
   void plan_one() noexcept {
     pieces_[0] = {.end = wanted_};
     piece_count_ = wanted_ != 0 ? 1 : 0;
@@ -105,7 +106,7 @@ class fetch : public list_node {
   [[nodiscard]] std::span<fetch_piece> pieces() noexcept {
     return std::span(pieces_).first(piece_count_);
   }
-  // `read(index)` for each piece; it settles behind the last.
+  // Calls `read(index)` for each piece, then settles.
   template <class Read>
   void read_all(Read read) noexcept {
     reading_ = true;
@@ -118,7 +119,7 @@ class fetch : public list_node {
     ++p.reads;
     ++reads_;
   }
-  // settle() comes next, once the entry is free.
+  // The caller calls settle() next, once the entry is free.
   void read_done(const frame_entry& e, const transport::completion& c) noexcept;
 
  private:
@@ -129,15 +130,15 @@ class fetch : public list_node {
   protocol::offer from_;
   std::uint64_t tag_ = 0;
   Slice into_;
-  MemoryRegion keeps_;  // where the receive was destroyed
+  MemoryRegion keeps_;  // set if the receive was destroyed
   std::uint64_t wanted_ = 0;
-  std::uint64_t asked_ = 0;  // of what is written or sent
-  std::uint64_t got_ = 0;    // likewise
+  std::uint64_t asked_ = 0;  // for writes and parts
+  std::uint64_t got_ = 0;    // for writes and parts
   by way_ = by::reads;
   std::uint8_t piece_count_ = 0;
-  std::array<fetch_piece, protocol::most_rails> pieces_;  // of what is read
+  std::array<fetch_piece, protocol::most_rails> pieces_;  // for reads
   std::uint32_t reads_ = 0;                               // in flight
-  bool reading_ = false;                                  // in read_all(): it finishes there
+  bool reading_ = false;                                  // in read_all(), which ends the fetch
   std::optional<failure> broken_;
 };
 

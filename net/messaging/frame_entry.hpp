@@ -1,4 +1,4 @@
-// A request that carries a frame, or bytes of a long message.
+// A request that carries a frame, or bytes of a rendezvous message.
 #pragma once
 
 #include <cordma/net/memory/region_core.hpp>
@@ -16,7 +16,7 @@ class open_offer;
 class peer_core;
 class rail_core;
 
-// A request to a queue pair, and room for the head of a frame and what is short.
+// A request to a queue pair, with a buffer for the head of a frame and a short body.
 struct frame_entry {
   enum class use : std::uint8_t { free, message, control, read, part };
   static constexpr std::uint32_t bytes = 512;
@@ -29,14 +29,14 @@ struct frame_entry {
   peer_core* peer = nullptr;
   message_send* op = nullptr;  // null: destroyed meanwhile, or none
   fetch* reads_for = nullptr;
-  rail_core* over = nullptr;  // of a read that goes over another connection than its peer's own
+  rail_core* over = nullptr;  // for a read over another connection than its peer's own
   std::uint8_t piece = 0;     // of a read
-  std::uint32_t length = 0;   // likewise
+  std::uint32_t length = 0;   // of a read
   open_offer* part_of = nullptr;
   std::array<region_core*, most_message_slices> pins{};
 };
 
-// What is written into an entry fits, and what fits is short enough for every peer.
+// All bodies written into an entry fit, and are short enough for every peer.
 static_assert(frame_entry::bytes >= protocol::head_bytes + protocol::hello_bytes);
 static_assert(frame_entry::bytes >= protocol::head_bytes + protocol::want_bytes);
 static_assert(frame_entry::bytes >= protocol::head_bytes + protocol::longest_descriptor);

@@ -1,4 +1,4 @@
-// Frames over one transport: the segments that they come in, and the requests that they go out by.
+// Frames over one transport: the segments that receive them, and the requests that send them.
 #include <cordma/net/messaging/message_core.hpp>
 
 #include <algorithm>
@@ -7,18 +7,19 @@
 namespace cordma::detail {
 namespace {
 
-// Of segments that are posted, or there before they are needed: so many, and so many bytes.
+// Limits for the segments that are posted, or allocated in advance: their number, and their bytes.
 constexpr std::uint32_t most_posted = 1024;
 constexpr std::uint32_t least_posted = 64;
 constexpr std::uint32_t posted_bytes = 8U << 20;
-// Where messages lie in the transport, but for those that need a receive.
+// Limit of posted segments if messages stay in the transport's ring: for messages that need a
+// receive.
 constexpr std::uint32_t posted_in_place = 32;
 constexpr std::uint32_t least_chunk = 64;
-// Segments beyond those that peers may have messages in: for frames that are looked at and let go, and for those that are
-// posted.
+// Segments in addition to those that hold messages of peers: for frames that are processed and
+// released, and for posted ones.
 constexpr std::uint32_t spare_segments = 64;
 static_assert(posted_in_place < spare_segments);
-constexpr std::uint32_t first_entries = 1024;  // more of them only when they are used
+constexpr std::uint32_t first_entries = 1024;  // more are allocated on use
 
 }  // namespace
 
@@ -97,7 +98,7 @@ void frame_port::unpromise(std::uint32_t for_segments, std::uint32_t for_sends) 
   promised_sends_ -= for_sends;
 }
 
-// Twice as many each time: few regions, however many peers.
+// Doubles each time, so that there are few regions, however many peers exist.
 void frame_port::grow_segments(std::uint32_t to) {
   const auto have = static_cast<std::uint32_t>(segments_.size());
   if (to <= have) return;
@@ -169,12 +170,12 @@ message_segment* frame_port::take_segment() noexcept {
   return has_segment() ? &take_free_segment() : nullptr;
 }
 
-// As many as were promised are not there yet, or peers that are gone left some behind.
+// True if the reserved number is not allocated yet, or destroyed peers left held segments.
 bool frame_port::lacks_segments() const noexcept {
   return segments_.size() < promised_segments_ + left_ + spare_segments;
 }
 
-// Without memory for more, peers wait until some are let go.
+// If there is no memory for more, peers wait until segments are released.
 void frame_port::grow_by_need() noexcept {
   const auto have = static_cast<std::uint32_t>(segments_.size());
   CORDMA_ASSERT_OP(posted_, <=, have);
@@ -232,7 +233,7 @@ void frame_port::on_received(message_segment& s, const transport::completion& c)
   auto* const e = c.from != nullptr ? static_cast<endpoint_core*>(c.from->user()) : nullptr;
   const bool wanted = e != nullptr && !e->handle_gone() && e->state() != endpoint_state::closed;
   if (c.status != transport::wc_status::success || !wanted) {
-    // Where the device refuses receives, the next one is tried when something else happens.
+    // If the device refuses receives, the next one is posted at another event.
     if (c.status != transport::wc_status::general_err) return release(s);
     s.next_free = std::exchange(free_segments_, &s);
     return;
@@ -240,7 +241,8 @@ void frame_port::on_received(message_segment& s, const transport::completion& c)
   e->count_received(c.byte_len);
   s.from = &peer_of(*e);
   s.from->on_frame(s, c.byte_len);
-  // What is held is not posted again: there must be others for what comes, offers and credits among it.
+  // A held segment is not posted again: other segments have to receive later frames, including
+  // offers and credits.
   if (posted_ < may_post_ / 2) [[unlikely]]
     feed();
 }
@@ -293,7 +295,7 @@ void frame_port::on_sent(frame_entry& e, const transport::completion& c) noexcep
 void frame_port::flush(peer_core& peer, const rail_core* only) noexcept {
   transport::completion flushed;
   flushed.status = transport::wc_status::wr_flush_err;
-  // There may be more of them afterwards: others go on.
+  // There may be more entries afterwards: other peers continue.
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     frame_entry& e = *entries_[i];
     if (e.what == frame_entry::use::free || e.peer != &peer) continue;

@@ -1,4 +1,4 @@
-// The receive queue and the requests that all peers of one transport share.
+// The receive queue and the send requests shared by all peers of one transport.
 #pragma once
 
 #include <cordma/net/datapath/completion_sink.hpp>
@@ -25,13 +25,13 @@ class frame_port final : public completion_sink {
   [[nodiscard]] result<void> make();
 
   [[nodiscard]] message_core& core() const noexcept { return *core_; }
-  // Null once it is gone.
+  // Null once it is destroyed.
   [[nodiscard]] worker_core* worker() const noexcept { return worker_; }
   [[nodiscard]] const adapter_poller& via() const noexcept { return *via_; }
-  // Of each segment.
+  // Size of each segment, in bytes.
   [[nodiscard]] std::uint32_t eager_bytes() const noexcept { return eager_bytes_; }
   [[nodiscard]] transport::receive_queue* queue() const noexcept { return queue_.get(); }
-  // By which rails go; the first is via().
+  // The devices of the rails; the first is via().
   [[nodiscard]] const std::vector<rail_device>& devices() const noexcept { return devices_; }
   [[nodiscard]] list<peer_core>& peers() noexcept { return peers_; }
 
@@ -39,34 +39,36 @@ class frame_port final : public completion_sink {
   void on_joined(endpoint_core& endpoint) override;
   void on_worker_gone() noexcept override;
 
-  // One more peer, that may use so many: of the first ones they are had at once, of the others when they are used.
-  // Throws std::bad_alloc, which connecting and accepting take for no_memory. unpromise() gives it back.
+  // Reserves segments and sends for one more peer. Those of the first peers are allocated at once,
+  // those of others on use. Throws std::bad_alloc, which connecting and accepting convert to
+  // no_memory. unpromise() reverts it.
   void promise(std::uint32_t segments, std::uint32_t sends);
   void unpromise(std::uint32_t segments, std::uint32_t sends) noexcept;
-  // For a message that lies in the transport. Null: none is free.
+  // Returns a segment for a message in the transport's ring. Null: none is free.
   [[nodiscard]] message_segment* take_segment() noexcept;
-  // Whether one is, without a look at what is still promised.
+  // Whether a segment is free, without a check of the reserved ones.
   [[nodiscard]] bool has_segment() const noexcept { return free_segments_ != nullptr; }
   // REQUIRES has_segment().
   [[nodiscard]] message_segment& take_free_segment() noexcept {
     return *std::exchange(free_segments_, free_segments_->next_free);
   }
   void release(message_segment& s) noexcept;
-  // The same, and its peer's credit goes back, where that is there.
+  // The same, and returns the credit to its peer, if the peer exists.
   static void let_go(message_segment& s) noexcept;
-  // It is held, and its peer is gone.
+  // Records that the segment is held and its peer is destroyed.
   void leave(message_segment& s) noexcept;
-  // Neither posted nor free.
+  // Segments that are neither posted nor free.
   [[nodiscard]] std::size_t held_segments() const noexcept;
 
-  // False: not now; what waits for it goes on when another is free.
+  // Returns false if no entry is available now; waiting peers continue when one is free.
   [[nodiscard]] bool has_entry() noexcept;
   // REQUIRES that its peer has_place().
   [[nodiscard]] frame_entry& take_entry(peer_core& peer, frame_entry::use what,
                                         rail_core* over = nullptr) noexcept;
   [[nodiscard]] frame_entry& entry(std::uint32_t index) noexcept { return *entries_[index]; }
   void release(frame_entry& e) noexcept;
-  // The queue pair of that rail is gone, or all of that peer: what it had in flight ends.
+  // Called when the queue pair of that rail, or all of that peer, is destroyed: its requests in
+  // flight end.
   void flush(peer_core& peer, const rail_core* only = nullptr) noexcept;
   [[nodiscard]] std::uint64_t id_of(const frame_entry& e) const noexcept {
     return sink_id(number(), e.index | is_send);
@@ -86,16 +88,16 @@ class frame_port final : public completion_sink {
   worker_core* worker_;
   adapter_poller* via_;
   std::uint32_t eager_bytes_;
-  std::uint32_t at_once_ = 0;   // segments that are there before they are needed, at most
-  std::uint32_t may_post_ = 0;  // ... and that are posted
+  std::uint32_t at_once_ = 0;   // limit of segments that are allocated before they are needed
+  std::uint32_t may_post_ = 0;  // limit of posted segments
   std::unique_ptr<transport::receive_queue> queue_;
   std::uint32_t posted_ = 0;
   std::uint32_t promised_segments_ = 0;
   std::uint32_t promised_sends_ = 0;
-  std::uint32_t left_ = 0;  // segments held of peers that are gone: beyond what is promised
-  bool starved_ = false;    // there was no entry for a peer
+  std::uint32_t left_ = 0;  // held segments of destroyed peers, in addition to the reserved ones
+  bool starved_ = false;    // no entry was available for a peer
   std::vector<message_segment*> segments_;  // by index
-  std::vector<frame_entry*> entries_;       // likewise
+  std::vector<frame_entry*> entries_;       // by index
   message_segment* free_segments_ = nullptr;
   frame_entry* free_entries_ = nullptr;
   std::vector<std::unique_ptr<message_segment[]>> segment_chunks_;

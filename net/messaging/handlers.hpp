@@ -1,4 +1,4 @@
-// Who gets which active messages.
+// Handlers of active messages, by id.
 #pragma once
 
 #include <cordma/net/messages.hpp>
@@ -10,7 +10,7 @@
 
 namespace cordma::detail {
 
-// Of one id: one of them.
+// The handler of one id: one of the two is set.
 struct handler {
   am_handler task;
   am_function plain;
@@ -19,7 +19,7 @@ struct handler {
 class handler_table;
 struct message_segment;
 
-// A handler's task, from the message to its end. Used for one after the other.
+// The task of a handler, from the message to its end. Reused for one task after the other.
 class handler_run final : task_root {
  public:
   explicit handler_run(handler_table& of) noexcept : task_root(&handler_run::done), table_(of) {}
@@ -39,18 +39,18 @@ class handler_run final : task_root {
 class handler_table {
  public:
   explicit handler_table(reactor& home) noexcept : home_(home) {}
-  // Throws error: invalid_value (an id of the library's own); std::bad_alloc.
+  // Throws error: invalid_value (an id reserved for the library); std::bad_alloc.
   void set(std::uint16_t id, handler&& h);
   // Null: none.
   [[nodiscard]] const handler* of(std::uint16_t id) const noexcept {
     return id < by_id_.size() ? by_id_[id].get() : nullptr;
   }
-  // For what `s` holds. Throws what the handler throws, and std::bad_alloc.
+  // Starts a task for the message in `s`. Throws the exceptions of the handler, and std::bad_alloc.
   void start(const am_handler& handler, message_segment& s);
   // Of plain handlers, and of tasks that have ended.
   [[nodiscard]] std::uint64_t failures() const noexcept { return failures_; }
   void count_failure() noexcept { ++failures_; }
-  // While a plain handler runs.
+  // Exists while a plain handler runs.
   struct running {
     explicit running(handler_table& t) noexcept : table(t) { ++table.plain_running_; }
     running(const running&) = delete;
@@ -61,7 +61,7 @@ class handler_table {
 
  private:
   friend class handler_run;
-  // Calls the handler, and sees to it that a run is free.
+  // Calls the handler, and ensures that a run is free.
   [[nodiscard]] task<void>::handle_type make_task(const am_handler& handler, message_segment& s);
   [[gnu::noinline]] void make_run();
 
@@ -70,9 +70,9 @@ class handler_table {
   std::vector<std::unique_ptr<handler>> replaced_;  // they may still run
   int plain_running_ = 0;
   std::uint64_t failures_ = 0;
-  std::size_t running_ = 0;  // of the runs
+  std::size_t running_ = 0;  // number of runs in use
   handler_run* free_runs_ = nullptr;
-  std::vector<std::unique_ptr<handler_run>> runs_;  // they go first: their tasks with them
+  std::vector<std::unique_ptr<handler_run>> runs_;  // destroyed first, with their tasks
 };
 
 [[gnu::always_inline]] inline task<void>::handle_type handler_table::make_task(
@@ -94,7 +94,7 @@ class handler_table {
   start_root(home_, frame, nullptr, run);
 }
 
-// Why active messages of that id are not the program's.
+// The failure for an active message with an id that is reserved for the library.
 [[nodiscard]] failure reserved_id(std::uint16_t id);
 
 }  // namespace cordma::detail

@@ -9,8 +9,8 @@
 namespace cordma::detail {
 namespace {
 
-// The peer waits for an answer to it: that comes with Requests that are made later. There is no more to keep, since
-// without that answer it may ask for nothing.
+// Stores a hello of requests until Requests are created, because the peer waits for an answer to
+// it. There is nothing else to store: without that answer the peer may not send requests.
 bool keep_greeting(peer_core& from, const ActiveMessage& message) noexcept {
   const result<protocol::request_header> h = protocol::decode_request(message.header());
   const bool is_greeting = h && h->kind == protocol::request_kind::hello && message.size() == 0;
@@ -69,7 +69,7 @@ result<endpoint_options> message_core::options_on(adapter_poller& via, endpoint_
   const result<transport::receive_queue*> queue = queue_on(via);
   if (!queue) return queue.why();
   asked.shared = *queue;
-  asked.rnr_retry = 7;  // a message that finds no receive is late, not lost
+  asked.rnr_retry = 7;  // a message without a posted receive is delayed, not lost
   return asked;
 }
 
@@ -156,7 +156,7 @@ void message_core::run(message_segment& s) noexcept {
     if (requests_ != nullptr) return on_request_message(*requests_, *s.from, std::move(message));
     if (keep_greeting(*s.from, message)) return;
   }
-  // A long one is refused, as it goes.
+  // A rendezvous message is refused when its handle is destroyed.
   if (found == nullptr) {
     ++dropped_;
   } else if (!s.is_offer()) {
@@ -184,7 +184,7 @@ message_core* messages_of(const endpoint_core& e) noexcept {
 
 namespace cordma {
 
-// Most are active messages that came whole.
+// Fast path for active messages that arrived complete.
 void HeldMessage::end() noexcept {
   detail::message_segment& s = *segment_;
   if (s.head.kind != protocol::frame_kind::am_eager || s.from == nullptr ||

@@ -1,4 +1,4 @@
-// What stands behind Messages: the matcher, the handlers, and a frame_port per transport.
+// Implementation of Messages: the matcher, the handlers, and a frame_port per transport.
 #pragma once
 
 #include <cordma/net/messages.hpp>
@@ -19,10 +19,10 @@ namespace cordma::detail {
 
 class request_core;
 
-// rpc/request_peer.cpp: active messages that are the library's own, and the end of who spoke them.
+// Defined in rpc/request_peer.cpp: processes active messages of the library, and ends their peer.
 void on_request_message(request_core& core, peer_core& from, ActiveMessage message) noexcept;
 void on_requests_end(request_peer& peer) noexcept;
-// Whether nothing of it waits, or is on its way, or is to be answered to this side.
+// Whether no request waits, is in flight, or awaits a response to this side.
 [[nodiscard]] bool is_idle(request_peer& peer) noexcept;
 
 // Bound to the thread of its Worker.
@@ -33,25 +33,25 @@ class message_core {
 
   [[nodiscard]] const message_options& options() const noexcept { return options_; }
   [[nodiscard]] reactor* home() const noexcept { return home_; }
-  // Null once it is gone.
+  // Null once it is destroyed.
   [[nodiscard]] worker_core* worker() const noexcept { return anchor_->worker; }
   [[nodiscard]] protocol::tag_matcher<message_receive>& matcher() noexcept { return matcher_; }
   [[nodiscard]] handler_table& handlers() noexcept { return handlers_; }
-  // Active messages that had no handler.
+  // Active messages without a handler.
   [[nodiscard]] std::uint64_t dropped() const noexcept { return dropped_; }
   [[nodiscard]] const std::vector<std::unique_ptr<frame_port>>& ports() const noexcept {
     return ports_;
   }
-  // Of Endpoints that are not connected yet.
+  // Messages of Endpoints that are not connected yet.
   [[nodiscard]] list<early_messages>& unwired() noexcept { return unwired_; }
-  // Null: none are served.
+  // Null if no requests are served.
   [[nodiscard]] request_core* requests() const noexcept { return requests_; }
   void serve(request_core* requests) noexcept { requests_ = requests; }
 
-  // What a connection over that transport is asked for, to carry frames. not_supported, full, no_memory,
-  // invalid_value, no_lock.
+  // Returns the options for a connection over that transport that carries frames. Errors:
+  // not_supported, full, no_memory, invalid_value, no_lock.
   [[nodiscard]] result<endpoint_options> options_on(adapter_poller& via, endpoint_options asked);
-  // Host memory of the same Context, where it may be written.
+  // Whether it is writable host memory of the same Context.
   [[nodiscard]] bool may_take(const Slice& into) const noexcept {
     const region_core* const region = into.region();
     const context_core* const here = anchor_->context;
@@ -60,24 +60,25 @@ class message_core {
                                  has(region->range.rights, transport::access::local_write)));
   }
   void receive(message_receive& op) noexcept;
-  // Of what may be here already.
+  // For messages that may have arrived already.
   void receive_kept(message_receive& op) noexcept;
-  // From one Endpoint alone.
+  // For one Endpoint only.
   void receive_from(message_receive& op) noexcept;
   void take_kept(protocol::tag_message& kept, message_receive& op) noexcept;
   [[nodiscard]] std::optional<TagReceived> probe(const protocol::tag_pattern& pattern) noexcept;
   [[nodiscard]] std::optional<TaggedMessage> claim(const protocol::tag_pattern& pattern) noexcept;
-  // The message in `s` is for `op`.
+  // Passes the message in `s` to `op`.
   void hand_over(message_segment& s, message_receive& op) noexcept;
   // Null: no memory.
   [[nodiscard]] fetch* take_fetch() noexcept;
   void release(fetch& f) noexcept;
-  // Of an active message: begins its handler, or calls it, and its Endpoint may be gone then.
+  // Starts or calls the handler of an active message; its Endpoint may be destroyed when this
+  // returns.
   void run(message_segment& s) noexcept;
   void call(const am_function& handler, const ShortMessage& message) noexcept;
   void start(const am_handler& handler, message_segment& s) noexcept;
   void end_receives(const failure& why) noexcept;
-  // Of those that wait for that one alone.
+  // Ends the receives for that endpoint only.
   void end_receives_from(const endpoint_core& sender, const failure& why) noexcept;
   void on_worker_gone() noexcept;
 
@@ -92,7 +93,7 @@ class message_core {
   std::uint64_t dropped_ = 0;
   std::vector<std::unique_ptr<fetch>> all_fetches_;
   list<fetch> free_fetches_;
-  // They end the fetches that their requests are for.
+  // Destroyed before the fetches, which they end with their requests.
   std::vector<std::unique_ptr<frame_port>> ports_;
   request_core* requests_ = nullptr;
   list<early_messages> unwired_;
@@ -131,7 +132,8 @@ class message_core {
   finish_from_list();
 }
 
-// Whose frames the Endpoint carries, or will; null: plain messages, or the Messages are gone.
+// The Messages of an Endpoint that carries, or will carry, frames. Null: plain messages, or the
+// Messages are destroyed.
 [[nodiscard]] message_core* messages_of(const endpoint_core& e) noexcept;
 
 }  // namespace cordma::detail

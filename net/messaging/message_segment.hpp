@@ -15,7 +15,7 @@ namespace cordma::detail {
 class frame_port;
 class peer_core;
 
-// Room for one frame that comes: posted, held by whoever has not asked for it yet, or free.
+// Buffer for one arriving frame: posted, held until its message is received, or free.
 struct message_segment : list_node {
   struct kept : protocol::tag_message {
     kept(std::uint64_t tag, const void* from, message_segment& s) noexcept
@@ -26,7 +26,7 @@ struct message_segment : list_node {
     return head.kind == protocol::frame_kind::tag_ready ||
            head.kind == protocol::frame_kind::am_ready;
   }
-  // Of what it holds. REQUIRES that it was looked at by peer_core::on_frame().
+  // Valid for a held message. REQUIRES that peer_core::on_frame() has checked it.
   [[nodiscard]] std::span<const std::byte> body() const noexcept {
     return {room.addr + protocol::head_bytes, head.body};
   }
@@ -43,13 +43,13 @@ struct message_segment : list_node {
   transport::segment room;
   std::uint32_t index = 0;
   message_segment* next_free = nullptr;
-  peer_core* from = nullptr;  // while it is held; null: that is gone
-  bool taken = false;         // of an active message: it is read, or was
-  bool left = false;          // it is held, and `from` is gone
+  peer_core* from = nullptr;  // while it is held; null: the peer is destroyed
+  bool taken = false;         // for an active message: its read has started
+  bool left = false;          // it is held, and `from` is destroyed
   std::uint16_t header_bytes = 0;
   protocol::frame_head head;
-  protocol::offer what;         // where is_offer()
-  std::optional<kept> waiting;  // of a tagged message that nobody has asked for
+  protocol::offer what;         // if is_offer()
+  std::optional<kept> waiting;  // for an unexpected tagged message
 };
 
 }  // namespace cordma::detail

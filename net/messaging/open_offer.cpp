@@ -65,7 +65,7 @@ void open_offer::answer(protocol::offer_outcome outcome) noexcept {
   unlink();
 }
 
-// One that is answered has its outcome.
+// An offer that is answered keeps its outcome.
 void open_offer::cut() noexcept {
   if (at_ == stage::announced) at_ = stage::cut;
   unlink();

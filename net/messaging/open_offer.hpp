@@ -1,4 +1,4 @@
-// Long messages of this side, from their announcement to the answer.
+// Rendezvous messages of this side, from their offer to the answer.
 #pragma once
 
 #include <cordma/net/memory/region_core.hpp>
@@ -13,27 +13,28 @@
 
 namespace cordma::detail {
 
-// A message that was announced to the peer, until that has said what became of it and nothing of it is in flight.
+// A message that was announced to the peer, until the peer has answered and nothing of it is in
+// flight.
 class open_offer : public list_node {
  public:
-  // A free one becomes that of `op`, of so many bytes.
+  // Opens a free offer for `op`, of `total` bytes.
   void open(std::uint32_t number, message_send& op, std::uint64_t total) noexcept;
   [[nodiscard]] bool is_open() const noexcept { return at_ != stage::free; }
   [[nodiscard]] bool awaits_answer() const noexcept { return at_ == stage::announced; }
   [[nodiscard]] std::uint32_t number() const noexcept { return number_; }
   void move_to(message_send& op) noexcept { op_ = &op; }
-  // The message is destroyed, of these slices: their memory stays until the end.
+  // The message with these slices is destroyed: their memory is kept until the end.
   void outlive(std::span<const Slice> slices) noexcept;
 
-  // The peer cannot read them: they are sent as it wants them.
+  // The peer cannot read the slices: they are sent as the peer requests them.
   void send(std::span<const Slice> slices) noexcept;
   [[nodiscard]] bool is_sent() const noexcept { return sends_ != 0; }
-  // False: that cannot be wanted.
+  // Returns false if the request is invalid.
   [[nodiscard]] bool want(const protocol::want& more) noexcept;
   [[nodiscard]] const protocol::want& wanted() const noexcept { return wanted_; }
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   [[nodiscard]] bool is_up_to_date() const noexcept { return sent_ == wanted_.bytes; }
-  // The next bytes that are wanted, at most so many: a piece that is in flight until piece_done().
+  // Takes the next requested bytes, at most `most`: a piece that is in flight until piece_done().
   [[nodiscard]] std::size_t take(std::uint64_t most, std::span<Slice> out) noexcept;
   void piece_done() noexcept {
     CORDMA_ASSERT_OP(in_flight_, >, 0U);
@@ -46,7 +47,8 @@ class open_offer : public list_node {
   [[nodiscard]] bool is_answered() const noexcept { return at_ == stage::answered; }
   [[nodiscard]] protocol::offer_outcome outcome() const noexcept { return outcome_; }
   [[nodiscard]] bool is_over() const noexcept { return in_flight_ == 0 && at_ > stage::announced; }
-  // Its memory is not used any more. Null: the message was destroyed. REQUIRES is_over().
+  // Frees the offer; its memory is not accessed any more. Returns null if the message was
+  // destroyed. REQUIRES is_over().
   [[nodiscard]] message_send* end() noexcept;
 
  private:
@@ -58,8 +60,8 @@ class open_offer : public list_node {
   stage at_ = stage::free;
   protocol::offer_outcome outcome_ = protocol::offer_outcome::failed;
   std::uint8_t pinned_ = 0;
-  std::uint16_t sends_ = 0;  // slices
-  std::uint16_t slice_ = 0;  // where `sent_` ends
+  std::uint16_t sends_ = 0;  // number of slices
+  std::uint16_t slice_ = 0;  // the slice that contains the position `sent_`
   std::uint64_t in_slice_ = 0;
   std::uint64_t total_ = 0;
   std::uint64_t sent_ = 0;
@@ -68,18 +70,18 @@ class open_offer : public list_node {
   std::array<region_core*, most_message_slices> pins_{};
 };
 
-// Those of one connection.
+// The offers of one connection.
 class offer_table {
  public:
   // Null: no memory.
   [[nodiscard]] open_offer* open(message_send& op, std::uint64_t total) noexcept;
-  // Null: none that waits for its answer has that number.
+  // Null if no offer of that number awaits an answer.
   [[nodiscard]] open_offer* find(std::uint32_t number) noexcept;
   [[nodiscard]] static std::uint32_t place_of(const open_offer& o) noexcept {
     return o.number() & place_mask;
   }
   [[nodiscard]] open_offer& at(std::uint32_t place) noexcept { return *all_[place]; }
-  // One of them has ended.
+  // Called when one of them has ended.
   void close() noexcept {
     CORDMA_ASSERT_OP(open_, >, 0U);
     --open_;
@@ -91,11 +93,11 @@ class offer_table {
       if (o->is_open()) visit(*o);
     }
   }
-  // Of which something is wanted.
+  // Offers with requested bytes that are not sent yet.
   [[nodiscard]] list<open_offer>& wanted() noexcept { return wanted_; }
 
  private:
-  static constexpr unsigned place_bits = 10;  // of an offer's number; the others count
+  static constexpr unsigned place_bits = 10;  // of an offer's number; the other bits count
   static constexpr std::uint32_t place_mask = (1U << place_bits) - 1;
   static_assert(protocol::most_offers <= place_mask + 1);
 

@@ -1,4 +1,4 @@
-// One connection that carries frames: what goes out, what comes, and what of it waits.
+// One connection that carries frames: sending, receiving, and waiting messages.
 #include <cordma/net/messaging/message_core.hpp>
 
 #include <cordma/net/transport/small_copy.hpp>
@@ -32,7 +32,8 @@ peer_core::peer_core(endpoint_core& of, frame_port& over)
                        std::min(least_sends, of.granted().send_depth - 1))),
       window_(static_cast<std::uint16_t>(over.core().options().credits)) {
   CORDMA_ASSERT_OP(places_.all(), >, 0U);
-  CORDMA_ASSERT_OP(places_.all(), <, of.granted().send_depth);  // the others are for operations
+  // The other entries are for operations.
+  CORDMA_ASSERT_OP(places_.all(), <, of.granted().send_depth);
   over.promise(over.core().options().credits, places_.all());
   over.peers().push_back(*this);
   settle();
@@ -73,7 +74,7 @@ void peer_core::dump(dump_writer& out) noexcept {
   out << offers_.count() << " long ones announced, " << coming << " on their way here";
 }
 
-// ---- what goes out ----
+// ---- sending ----
 
 std::optional<failure> peer_core::obstacle(message_send& op) const {
   const endpoint_core& e = *endpoint_;
@@ -124,7 +125,8 @@ bool peer_core::sends_now(bool is_long) const noexcept {
   return waiting_.empty() && has_room(is_long);
 }
 
-// What every message looks at. With a trace each takes the longer way, which records it.
+// Updates the flags that every message checks. With a trace, every message takes the slow path,
+// which records it.
 void peer_core::settle() noexcept {
   if (endpoint_->pair() != nullptr) {
     endpoint_->pair()->set_in_place(port_ != nullptr && !is_traced() ? this : nullptr);
@@ -134,11 +136,12 @@ void peer_core::settle() noexcept {
   puts_ = hears_ && waiting_.empty() && offers_.wanted().empty() &&
           endpoint_->state() == endpoint_state::connected && !endpoint_->holds_back();
   longest_ = theirs_ ? theirs_->eager_bytes - static_cast<std::uint32_t>(protocol::head_bytes) : 0;
-  // With one segment only what lies behind its head can be posted: nothing longer is put either.
+  // With one segment, only bytes behind the head in the entry can be posted: no longer frame is put
+  // either.
   if (endpoint_->granted().max_segments == 1) longest_ = std::min(longest_, short_bytes);
 }
 
-// What is short enough is copied together first.
+// Copies a message that fits into one buffer, then puts it.
 bool peer_core::put_gathered(const message_send& op) noexcept {
   std::array<std::byte, frame_entry::bytes> all;
   if (!puts_ || !op.is_short()) return false;
@@ -177,7 +180,8 @@ void peer_core::send(message_send& op) noexcept {
   }
 }
 
-// The library's own, the hello of requests, waits for a peer that speaks late, and keeps nobody from closing.
+// True if no message of the program waits. The hello of requests, a message of the library, waits
+// for a slow peer and does not delay closing.
 bool peer_core::nothing_waits() noexcept {
   return waiting_.find([this](const message_send& op) { return theirs_ || !op.own_; }) == nullptr;
 }
@@ -189,7 +193,8 @@ void peer_core::listen() noexcept {
   home.add(silence_, after(home.now(), port_->core().options().hello_timeout));
 }
 
-// The end waits for what was sent to be received, the hello too, which a peer without messages may never do.
+// Closing waits until sent messages are received, including the hello, which a peer without
+// messages may never receive.
 void peer_core::on_closing() noexcept {
   if (theirs_ || silence_.pending() || port_ == nullptr) return;
   reactor& home = *port_->core().home();
@@ -197,7 +202,7 @@ void peer_core::on_closing() noexcept {
   home.add(silence_, after(home.now(), patience));
 }
 
-// One that speaks later is still heard.
+// A hello that arrives later is still accepted.
 void peer_core::on_silent() noexcept {
   was_silent_ = true;
   if (endpoint_->state() == endpoint_state::closing && idle()) {
@@ -230,7 +235,8 @@ void peer_core::post(message_send& op) noexcept {
   }
 }
 
-// Short: copied behind the head. Else gathered from where it is.
+// An eager message is copied behind its head if it is short; otherwise it is gathered from its
+// memory.
 void peer_core::post_eager(message_send& op) noexcept {
   credits_->take();
   frame_entry& entry = port_->take_entry(*this, frame_entry::use::message);
@@ -252,7 +258,7 @@ void peer_core::post_eager(message_send& op) noexcept {
   post_frame(entry, {.kind = op.eager_, .body = body, .word = op.word_}, behind);
 }
 
-// What of the body is not `behind` lies in the entry.
+// The part of the body that is not in `behind` is in the entry.
 void peer_core::post_frame(frame_entry& entry, frame_head head,
                            std::span<const Slice> behind) noexcept {
   endpoint_core& e = *endpoint_;
@@ -378,7 +384,7 @@ void peer_core::on_sent(frame_entry& entry, const transport::completion& c) noex
   op->fail(std::move(why));
 }
 
-// ---- what comes ----
+// ---- receiving ----
 
 void peer_core::fail(failure why) noexcept {
   endpoint_core& e = *endpoint_;
@@ -405,7 +411,7 @@ void peer_core::on_hello(const message_segment& s) noexcept {
   if (agreed_.rails > 1) make_rails();
 }
 
-// Copied out of the transport once, by who wants it.
+// Copies the message once, from the transport to its receiver.
 void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   if (m.bytes >= protocol::head_bytes && hears_) [[likely]] {
     std::array<std::uint64_t, 2> words;
@@ -427,12 +433,12 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   take_slowly(m);
 }
 
-// What nobody waits for, or is not as expected: on_frame() says what is wrong.
+// Handles a message without a waiting receiver, or an invalid one; on_frame() reports the fault.
 [[gnu::noinline]] void peer_core::take_slowly(transport::arrived_message& m) noexcept {
   if (message_segment* const s = copy_arrived(m)) on_frame(*s, m.bytes);
 }
 
-// Null: it stays where it is, or is dropped.
+// Null: the message stays in the ring, or is dropped.
 [[gnu::always_inline]] inline message_segment* peer_core::copy_arrived(
     transport::arrived_message& m) noexcept {
   if (port_ == nullptr || endpoint_->handle_gone() ||
@@ -450,7 +456,7 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   return s;
 }
 
-// The one that waits for it, if that takes all of it now.
+// Returns the first matching receive, if it can receive the complete message now.
 [[gnu::always_inline]] inline message_receive* peer_core::taker_of(
     const frame_head& head) noexcept {
   message_receive* const wanted = port_->core().matcher().first_for(head.word, sender_);
@@ -461,7 +467,7 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   return wanted;
 }
 
-// The copy comes last, so that a longer one costs no saved registers.
+// The copy is last, so that a longer one does not save registers.
 [[gnu::always_inline]] inline void peer_core::take_tagged(
     message_receive& wanted, const frame_head& head, const transport::arrived_message& m) noexcept {
   endpoint_->count_received(m.bytes);
@@ -478,7 +484,8 @@ void peer_core::on_arrived(transport::arrived_message& m) noexcept {
   pump();
 }
 
-// It gets a copy: the peer can change what lies in the transport. This may be gone then.
+// The handler gets a copy, because the peer can change the transport's ring. This object may be
+// destroyed then.
 [[gnu::noinline]] void peer_core::call_plain(const handler& found, std::uint32_t header,
                                              transport::arrived_message& m) noexcept {
   const std::uint32_t size = m.bytes - static_cast<std::uint32_t>(protocol::head_bytes);
@@ -541,7 +548,7 @@ void peer_core::accept(message_segment& s) noexcept {
     held_.push_back(s);
     if (kind == frame_kind::am_eager || kind == frame_kind::am_ready) {
       say_what_waits();
-      return on_active(s);  // its handler may destroy the Endpoint, and this
+      return on_active(s);  // its handler may destroy the Endpoint, and this object
     }
     on_tagged(s);
   } else {
@@ -551,7 +558,8 @@ void peer_core::accept(message_segment& s) noexcept {
   if (port_ != nullptr) say_what_waits();
 }
 
-// To what was said here, or announced.
+// Processes a frame that is no message: an answer, a request for bytes, a part, or the descriptor
+// of a rail.
 void peer_core::on_answer(const message_segment& s) noexcept {
   const auto number = static_cast<std::uint32_t>(s.head.word);
   switch (s.head.kind) {
@@ -611,10 +619,10 @@ void peer_core::on_active(message_segment& s) noexcept {
   port_->core().run(s);
 }
 
-// ---- the end ----
+// ---- end ----
 
 void peer_core::on_end() noexcept {
-  pumping_ = true;  // nothing goes out any more
+  pumping_ = true;  // nothing is sent any more
   hears_ = puts_ = false;
   if (port_ != nullptr) stop_listening();
   while (!waiting_.empty()) {
@@ -631,7 +639,7 @@ void peer_core::on_end() noexcept {
   greeting_.reset();
   if (requests_ != nullptr) on_requests_end(*requests_);
   if (port_ == nullptr) return;
-  // What is announced cannot be read any more; what is here can be received.
+  // Announced messages cannot be read any more; messages that have arrived can be received.
   held_.for_each([this](message_segment& s) {
     if (s.waiting && s.is_offer()) port_->release(s);
   });

@@ -35,37 +35,39 @@ class peer_core final : public endpoint_frames, public list_node {
   ~peer_core() override;
 
   void send(message_send& op) noexcept;
-  // Carries out what waits, as far as there is room.
+  // Executes waiting work while there are credits and queue entries.
   void pump() noexcept;
   void on_connected() noexcept override;
   void on_closing() noexcept override;
   void on_arrived(transport::arrived_message& m) noexcept override;
-  // Takes a credit for a frame with such a body. False: it is not to be put now, send() says why.
+  // Takes a credit for a frame with this body. Returns false if it cannot be put now; send() then
+  // reports why.
   [[nodiscard]] bool may_put(const Slice& s) noexcept;
-  // REQUIRES may_put(). Sent: the transport has its own copy. False: take_back() follows.
+  // REQUIRES may_put(). Returns true if the frame was sent: the transport has its own copy. After
+  // false, call take_back().
   [[nodiscard]] bool put(protocol::frame_kind kind, std::uint64_t word, const std::byte* data,
                          std::uint32_t bytes) noexcept;
   void take_back(std::uint64_t bytes) noexcept;
-  // The same with all of `op`, if it is short.
+  // The same with all of `op`, if it is eager.
   [[nodiscard]] bool put_gathered(const message_send& op) noexcept;
-  // Whether a message goes out at once.
+  // Whether a message is sent at once.
   [[nodiscard]] bool sends_now(bool is_long) const noexcept;
-  // REQUIRES that `s` is from here.
+  // REQUIRES that `s` is from this peer.
   void on_frame(message_segment& s, std::uint32_t bytes) noexcept;
-  // A request of its own came back.
+  // A request of this peer completed.
   void on_sent(frame_entry& e, const transport::completion& c) noexcept;
-  // Ends the connection, for that.
+  // Ends the connection with this cause.
   void fail(failure why) noexcept;
   void on_end() noexcept override;
-  // Nobody holds the endpoint: what nobody has asked for is dropped.
+  // The endpoint was destroyed: unexpected messages are dropped.
   void on_handle_gone() noexcept override;
-  // The Messages are gone.
+  // The Messages are destroyed.
   void on_port_gone() noexcept;
-  // The endpoint's queue pair is gone: so are those of the rails.
+  // The endpoint's queue pair is destroyed, and those of the rails.
   void on_pair_gone() noexcept override;
   [[nodiscard]] bool idle() noexcept override;
   [[nodiscard]] Endpoint* handle() const noexcept;
-  // Of the rails, for Endpoint::properties().
+  // The rails, for Endpoint::properties().
   void dump(dump_writer& out) noexcept override;
   void describe(std::vector<transport::property>& out) const override;
   void move_to(endpoint_core& to) noexcept override {
@@ -74,35 +76,36 @@ class peer_core final : public endpoint_frames, public list_node {
   }
   void settle() noexcept override;
 
-  // A message of it is let go: its credit goes back.
+  // Releases a message of this peer and returns its credit.
   void let_go(message_segment& s) noexcept;
-  // Somebody wants the announced message that `s` holds.
+  // Fetches the announced message in `s` for `op`.
   void start_fetch(message_segment& s, message_receive& op) noexcept;
   void refuse(message_segment& s) noexcept;
   void say_done(std::uint32_t offer, protocol::offer_outcome outcome) noexcept;
-  // Whether the peer may write a message to there. Over shm it sends parts.
+  // Whether the peer may write a message to this memory. Over shm it sends parts.
   [[nodiscard]] bool writable(const Slice& into) const noexcept;
 
   [[nodiscard]] endpoint_core& endpoint() const noexcept { return *endpoint_; }
-  // Null once the Messages are gone.
+  // Null once the Messages are destroyed.
   [[nodiscard]] frame_port* port() const noexcept { return port_; }
-  // While Worker::endpoint() connects, the matcher knows it as that endpoint.
+  // While Worker::endpoint() connects, the matcher identifies it by that endpoint.
   void send_as(const endpoint_core& unwired) noexcept { sender_ = &unwired; }
   [[nodiscard]] send_places& places() noexcept { return places_; }
-  // Of long messages, on the endpoint's own connection.
+  // Of rendezvous messages, on the endpoint's own connection.
   [[nodiscard]] read_load& load() noexcept { return load_; }
-  // Empty until it has come.
+  // Empty until it has arrived.
   [[nodiscard]] const std::optional<protocol::hello>& theirs() const noexcept { return theirs_; }
   [[nodiscard]] const protocol::agreed_rails& agreed() const noexcept { return agreed_; }
-  // From number 1 on.
+  // Starting at number 1.
   [[nodiscard]] const std::vector<std::unique_ptr<rail_core>>& rails() const noexcept {
     return rails_;
   }
   [[nodiscard]] open_offer& offer(std::uint32_t place) noexcept { return offers_.at(place); }
-  // Null until it spoke any.
+  // Null until the peer has used requests.
   [[nodiscard]] request_peer* requests() const noexcept { return requests_; }
   void carry(request_peer* requests) noexcept { requests_ = requests; }
-  // Its hello of requests, while there are no Requests here to take it. False: it has one.
+  // Stores its hello of requests until there are Requests here. Returns false if one is stored
+  // already.
   [[nodiscard]] bool keep_greeting(const protocol::request_header& h) noexcept {
     if (greeting_) return false;
     greeting_ = h;
@@ -129,31 +132,32 @@ class peer_core final : public endpoint_frames, public list_node {
                   transport::arrived_message& m) noexcept;
   void start_task(const handler& found, std::uint64_t first, std::uint64_t word,
                   transport::arrived_message& m) noexcept;
-  // What `s` holds has a head that may be.
+  // Processes the message in `s`, which has a valid head.
   void accept(message_segment& s) noexcept;
   void refuse_all(message_segment& s, failure why) noexcept;
   void say_what_waits() noexcept {
     if (!puts_ || window_.has_to_say()) [[unlikely]]
       pump();
   }
-  // The receive of a message that is taken.
+  // Returns the receive of a message that was received.
   void give_back() noexcept {
     if (window_.give_back() || !puts_) [[unlikely]]
       pump();
   }
   [[nodiscard]] bool nothing_waits() noexcept;
-  // For the peer's hello, while messages wait for it.
+  // Start and stop the timeout for the peer's hello, while messages wait for it.
   void listen() noexcept;
   void stop_listening() noexcept;
   void on_silent() noexcept;
   void on_tagged(message_segment& s) noexcept;
   void on_active(message_segment& s) noexcept;
   void on_answer(const message_segment& s) noexcept;
-  // connection_aborted, no_memory.
+  // Errors: connection_aborted, no_memory.
   [[nodiscard]] result<void> on_announced(message_segment& s);
-  // What it said cannot be: the connection ends.
+  // Returns why the message cannot be sent, or nothing.
   [[nodiscard]] std::optional<failure> obstacle(message_send& op) const;
-  // Of one whose memory is not all host memory of this Context. What lies in device memory is announced.
+  // For a message that is not completely in host memory of this Context. A message in device memory
+  // is announced.
   [[nodiscard]] std::optional<failure> obstacle_of_memory(message_send& op) const;
   [[nodiscard]] bool is_long(const message_send& op) const noexcept;
   [[nodiscard]] bool has_room(bool is_long) const noexcept;
@@ -165,7 +169,7 @@ class peer_core final : public endpoint_frames, public list_node {
                   std::span<const Slice> behind = {}) noexcept;
   void post(frame_entry& e, transport::send_request& request) noexcept;
 
-  // peer_core_long.cpp: announced here
+  // peer_core_long.cpp: announced by this side
   [[nodiscard]] bool readable(const message_send& op) const noexcept;
   void post_offer(message_send& op) noexcept;
   void on_want(std::uint32_t number, const protocol::want& want) noexcept;
@@ -205,28 +209,30 @@ class peer_core final : public endpoint_frames, public list_node {
   };
 
   endpoint_core* endpoint_;
-  const endpoint_core* sender_;  // as whom the matcher knows it
+  const endpoint_core* sender_;  // the endpoint by which the matcher identifies it
   frame_port* port_;
   send_places places_;
   std::optional<protocol::hello> theirs_;
   std::optional<protocol::send_credits> credits_;
   protocol::receive_window window_;
-  // What every message looks at; see settle().
-  bool puts_ = false;  // connected, the peer's hello is here, no batch, and nothing waits to go out
-  bool hears_ = false;         // the peer's hello is here, and somebody may want what comes
-  std::uint32_t longest_ = 0;  // body of a frame, that the peer takes
+  // Flags that every message checks; see settle().
+  // Connected, the peer's hello has arrived, no batch, no message waits to be sent.
+  bool puts_ = false;
+  bool hears_ = false;         // the peer's hello has arrived, and messages may be received
+  std::uint32_t longest_ = 0;  // limit of the body of a frame to the peer
   bool hello_said_ = false;
   bool pumping_ = false;
   list<message_send> waiting_;
   list<fetch> fetches_;
-  list<message_segment> held_;  // by who has not asked for them yet, or reads them
-  offer_table offers_;          // announced here
-  due_answers answers_;         // to what the peer has announced
+  list<message_segment> held_;  // messages not received yet, or being read
+  offer_table offers_;          // announced by this side
+  due_answers answers_;         // to offers of the peer
   request_peer* requests_ = nullptr;
   std::optional<protocol::request_header> greeting_;
-  protocol::agreed_rails agreed_;  // once `theirs_` is there
+  protocol::agreed_rails agreed_;  // valid once `theirs_` is set
   std::vector<std::unique_ptr<rail_core>> rails_;
-  // While messages wait for `theirs_`, or the end for this side's hello to be received.
+  // Runs while messages wait for `theirs_`, or while closing waits until this side's hello is
+  // received.
   alarm silence_{*this};
   bool was_silent_ = false;
   std::uint32_t rails_said_ = 0;
@@ -251,7 +257,7 @@ class peer_core final : public endpoint_frames, public list_node {
   return e.pair()->put({protocol::first_word(head), word}, data, bytes);
 }
 
-// The frames of an Endpoint. REQUIRES that it carries some, and is connected.
+// The frames of an Endpoint. REQUIRES that it carries frames, and is connected.
 [[nodiscard]] inline peer_core& peer_of(const endpoint_core& e) noexcept {
   return static_cast<peer_core&>(*e.frames());
 }

@@ -1,5 +1,6 @@
-// Long messages: announced, and once they are wanted read by their receiver (rails.cpp); those that lie in memory which the
-// peer may not read are written there, or sent piece by piece.
+// Rendezvous messages: announced, and read by the receiver once they are matched
+// (peer_core_rails.cpp). Messages in memory that the peer may not read are written to the peer, or
+// sent in pieces.
 #include <cordma/net/messaging/message_core.hpp>
 
 #include <algorithm>
@@ -14,7 +15,8 @@ using transport::wc_status;
 
 namespace {
 
-// Of so many devices at most: an offer goes in one entry, behind a head and the header of its message.
+// Limits the number of devices with keys: an offer is in one entry, behind a head and the header of
+// its message.
 std::uint16_t keys_that_fit(std::size_t parts, std::size_t header, std::size_t devices) noexcept {
   std::size_t keys = devices;
   const std::size_t room = frame_entry::bytes - protocol::head_bytes - header;
@@ -26,14 +28,15 @@ bool is_host(std::span<const Slice> slices) noexcept {
   return std::ranges::all_of(slices, [](const Slice& s) { return s.kind() == memory_kind::host; });
 }
 
-// Frames that may be on their way to a fetch. They take no credit; each is copied and let go at once.
+// Limit of part frames in flight to a fetch. They take no credit; each is copied and released at
+// once.
 constexpr std::uint64_t parts_ahead = 16;
 
 }  // namespace
 
-// ---- announced ----
+// ---- announced by this side ----
 
-// Whether the peer can read it.
+// Whether the peer can read the message.
 bool peer_core::readable(const message_send& op) const noexcept {
   if (!has(endpoint_->granted().remote_access, access::remote_read)) return false;
   const auto slices = op.slices();
@@ -89,7 +92,7 @@ void peer_core::on_want(std::uint32_t number, const protocol::want& want) noexce
   puts_ = false;
 }
 
-// What is wanted of it, as far as there is room.
+// Sends the requested bytes of the offer while there are queue entries.
 void peer_core::send_on(open_offer& o) noexcept {
   const protocol::want to = o.wanted();
   const bool written = to.rkey != 0;
@@ -130,7 +133,8 @@ void peer_core::post_write(frame_entry& entry, std::span<const Slice> from, std:
   post(entry, request);
 }
 
-// With the peer's answer, or the connection; its memory is in use until nothing of it is in flight.
+// Ends the offer with the peer's answer, or with the connection. Its memory is in use until nothing
+// of it is in flight.
 void peer_core::end_offer(open_offer& o) noexcept {
   if (!o.is_over()) return;
   const bool is_answered = o.is_answered();
@@ -163,7 +167,7 @@ void peer_core::cut_offers() noexcept {
   });
 }
 
-// ---- wanted ----
+// ---- announced by the peer ----
 
 void peer_core::say_done(std::uint32_t offer, offer_outcome outcome) noexcept {
   answers_.add({.offer = offer, .outcome = outcome});

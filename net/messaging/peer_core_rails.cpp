@@ -1,5 +1,5 @@
-// Reading long messages, over one connection or several to the same peer: how those are made, what each of them
-// reads, and what becomes of that when one of them ends.
+// Reads of rendezvous messages, over one or several connections to the same peer: creating the
+// connections, distributing the reads, and moving them when a connection ends.
 #include <cordma/net/messaging/message_core.hpp>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace cordma::detail {
 using protocol::frame_kind;
 using transport::wc_status;
 
-// ---- all of a peer ----
+// ---- rails of a peer ----
 
 void peer_core::make_rails() noexcept {
   try {
@@ -73,7 +73,7 @@ void peer_core::describe(std::vector<transport::property>& out) const {
 
 // ---- reading ----
 
-// A message of several parts is read by a device that knows all of them.
+// A message of several parts can only be read by a device that has keys for all of them.
 bool peer_core::usable(std::size_t number, const protocol::offer& from) const noexcept {
   const rail_core* const r = rail(number);
   if (r == nullptr) return true;
@@ -83,7 +83,7 @@ bool peer_core::usable(std::size_t number, const protocol::offer& from) const no
              [r](const auto& part) { return part.rkeys[r->device()] == 0; });
 }
 
-// The next one that can be used, and the endpoint's own connection where no other can.
+// Returns the next usable rail, or the endpoint's own connection if there is none.
 std::size_t peer_core::rail_after(std::size_t number, const protocol::offer& from) const noexcept {
   const std::size_t count = rails_.size() + 1;
   for (std::size_t k = 1; k < count; ++k) {
@@ -93,11 +93,13 @@ std::size_t peer_core::rail_after(std::size_t number, const protocol::offer& fro
   return 0;
 }
 
-// In proportion to the rates of their devices, each of which its rails share; a short one where the least waits.
+// Distributes the bytes in proportion to the rates of the devices; the rails of a device share its
+// rate. A short message uses the rail with the fewest bytes in flight.
 void peer_core::plan(fetch& f) noexcept {
   f.plan_one();
   if (rails_.empty() || f.wanted() == 0) return;
-  // What is not registered here cannot be read into, which is as if it were not registered there.
+  // A device for which the receive's memory is not registered is treated like one without keys of
+  // the peer.
   for (std::size_t device = 1; device < agreed_.devices; ++device) {
     if (f.into().region()->keys[port_->devices()[device].place].lkey == 0) f.leave_out(device);
   }
@@ -122,7 +124,7 @@ void peer_core::read_piece(fetch& f, std::uint8_t index) noexcept {
   fetch_piece& p = f.pieces()[index];
   while (p.begin != p.end && !f.is_broken() && endpoint_->pair() != nullptr) {
     if (p.again || !usable(p.rail, f.from())) {
-      if (p.reads != 0) return;  // they land yet, or are flushed
+      if (p.reads != 0) return;  // they still complete, or are flushed
       p.again = false;
       p.at = p.begin;
       p.rail = static_cast<std::uint8_t>(rail_after(p.rail, f.from()));

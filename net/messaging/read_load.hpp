@@ -1,4 +1,4 @@
-// Bytes of long messages that are read over one connection.
+// Bytes of rendezvous messages that are read over one connection.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -9,12 +9,12 @@ namespace cordma::detail {
 
 class read_load {
  public:
-  // Here.
+  // Bytes that have arrived.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  // Of reads that are posted.
+  // Bytes of posted reads.
   [[nodiscard]] std::uint64_t under_way() const noexcept { return under_way_; }
   void post(std::uint64_t n) noexcept { under_way_ += n; }
-  // They are here, or do not come.
+  // arrive(): the bytes have arrived; lose(): they will not arrive.
   void arrive(std::uint64_t n) noexcept {
     lose(n);
     bytes_ += n;

@@ -1,4 +1,4 @@
-// The places of a connection's send queue that are for frames.
+// The entries of a connection's send queue that are reserved for frames.
 #pragma once
 
 #include <cstdint>

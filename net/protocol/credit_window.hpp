@@ -1,6 +1,7 @@
-// Credits of one direction of a connection: a sender that never sends what its peer has no receive for.
-// The receiver counts the receives that it gave, ever, the sender the messages; both counts are carried
-// modulo 2^16, absolute, so that a word that is late or said twice does no harm. Pure; bound to one thread.
+// Credits of one direction of a connection: a sender never sends a message without a receive at its
+// peer. The receiver counts all receives that it has granted, the sender all messages; both counts
+// are transferred modulo 2^16 as absolute values, so that a late or repeated notification does no
+// harm. Pure; bound to one thread.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -9,13 +10,13 @@
 
 namespace cordma::protocol {
 
-// Receives on their way to be used, at most: far below 2^16, so that counts can be told apart.
+// Limit of granted and unused receives: far below 2^16, so that counts can be compared.
 inline constexpr std::uint16_t most_credits = 4096;
 static_assert(most_credits < 1U << 15, "counts are compared modulo 65536");
 
 class send_credits {
  public:
-  // REQUIRES initial in [1, most_credits]; what the peer's hello said.
+  // REQUIRES initial in [1, most_credits], as in the peer's hello.
   explicit send_credits(std::uint16_t initial) noexcept : window_(initial), given_(initial) {
     CORDMA_REQUIRE_OP(initial, >=, 1);
     CORDMA_REQUIRE_OP(initial, <=, most_credits);
@@ -28,18 +29,19 @@ class send_credits {
     CORDMA_REQUIRE_OP(available(), !=, 0);
     ++sent_;
   }
-  // False: there is none.
+  // False if no credit is left.
   [[nodiscard]] bool try_to_take() noexcept {
     if (sent_ == given_) return false;
     ++sent_;
     return true;
   }
-  // One that was taken, and then not used. REQUIRES that there is one.
+  // Returns a credit that was taken and not used. REQUIRES one.
   void put_back() noexcept {
     CORDMA_REQUIRE_OP(available(), <, window_);
     --sent_;
   }
-  // What every frame of the peer says. False: more than it can have given, and nothing is changed.
+  // The count in every frame of the peer. False, without a change, if the peer cannot have granted
+  // that many.
   [[nodiscard]] bool on_given(std::uint16_t total) noexcept {
     const auto then = static_cast<std::uint16_t>(total - sent_);
     if (then > window_) [[unlikely]]
@@ -51,7 +53,7 @@ class send_credits {
   }
 
  private:
-  // An older count than the known one: its frame was overtaken.
+  // True if the count is older than the known one: its frame was overtaken.
   [[nodiscard]] bool is_late(std::uint16_t total) const noexcept {
     return static_cast<std::uint16_t>(given_ - total) <= most_credits;
   }
@@ -63,7 +65,7 @@ class send_credits {
 
 class receive_window {
  public:
-  // REQUIRES as send_credits, and that so many receives are there.
+  // REQUIRES as send_credits, and that this number of receives is posted.
   explicit receive_window(std::uint16_t initial) noexcept
       : window_(initial),
         half_(static_cast<std::uint16_t>(initial > 1 ? initial / 2 : 1)),
@@ -72,25 +74,26 @@ class receive_window {
     CORDMA_REQUIRE_OP(initial, >=, 1);
     CORDMA_REQUIRE_OP(initial, <=, most_credits);
   }
-  // A message has come. False: one more than there were receives for.
+  // Counts an arrived message. False if it exceeds the receives.
   [[nodiscard]] bool take() noexcept {
     if (taken_ == given_) return false;
     ++taken_;
     return true;
   }
-  // A receive that a message took is there once more. True: that has to be said now, see has_to_say().
+  // Counts a receive that was consumed by a message and is posted again. True if the peer must be
+  // notified now, see has_to_say().
   bool give_back() noexcept {
     ++given_;
     return static_cast<std::uint16_t>(given_ - said_) >= half_ || taken_ == said_;
   }
   [[nodiscard]] std::uint16_t given() const noexcept { return given_; }
-  // For the frame that goes out now.
+  // The count for the frame that is sent now.
   std::uint16_t say() noexcept { return said_ = given_; }
-  // A frame that said it never went out.
+  // Called if the frame with the count was never sent.
   void unsay() noexcept { said_ = static_cast<std::uint16_t>(given_ - window_); }
-  // Where no frame goes out by itself, one has to: half of them were given back in silence, or the peer has
-  // used all that it knows of, while the others may be held until it can send. A busy one is not told for
-  // every message.
+  // True if a frame must be sent for the count alone: half of the receives were granted without a
+  // notification, or the peer has used all that it knows of, while the others may be held until it
+  // can send. A busy peer is not notified for every message.
   [[nodiscard]] bool has_to_say() const noexcept {
     const auto unsaid = static_cast<std::uint16_t>(given_ - said_);
     return unsaid >= half_ || (taken_ == said_ && unsaid != 0);

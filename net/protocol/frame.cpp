@@ -11,7 +11,7 @@ namespace {
 using transport::load;
 using transport::store;
 
-// A peer may send these when there is no memory.
+// The frame comes from the peer, and may arrive when there is no memory for a message.
 template <class... Parts>
 failure broken(const Parts&... what) noexcept {
   return failure::of(errc::connection_aborted,

@@ -8,7 +8,7 @@
 namespace cordma::protocol {
 namespace {
 
-// So that products below fit.
+// Bounds that keep the products below in 64 bits.
 constexpr std::uint64_t largest_rate = std::uint64_t{1} << 28;
 constexpr std::uint64_t largest_load = std::uint64_t{1} << 35;
 
@@ -23,7 +23,7 @@ struct ranking {
   std::size_t count = 0;
 };
 
-// Equals stay as they are. GCC 12 warns of std::sort() on an array of less than 16.
+// A stable sort. GCC 12 warns of std::sort() on an array of less than 16.
 template <class Before>
 void put_in_order(std::span<weighed> few, Before before) noexcept {
   for (std::size_t i = 1; i < few.size(); ++i) {
@@ -31,7 +31,7 @@ void put_in_order(std::span<weighed> few, Before before) noexcept {
   }
 }
 
-// The healthy ones, the fastest first; equals as they come.
+// The healthy rails, the fastest first; equal ones in their order.
 ranking rank(std::span<const rail_state> rails) noexcept {
   ranking all;
   std::uint64_t sum = 0;
@@ -50,7 +50,7 @@ ranking rank(std::span<const rail_state> rails) noexcept {
   return all;
 }
 
-// Over these, whatever becomes of the smallest part.
+// Divides the message over these rails, however small the parts become.
 rail_split divide(std::uint64_t size, std::span<const weighed> ranked) noexcept {
   std::array<weighed, most_rails> in_order;
   std::ranges::copy(ranked, in_order.begin());
@@ -71,7 +71,8 @@ rail_split divide(std::uint64_t size, std::span<const weighed> ranked) noexcept 
   return made;
 }
 
-// Which would be done with it first; of equals the first, which is the fastest. REQUIRES some.
+// The rail that would finish the message first; of equal ones the first, which is the fastest.
+// REQUIRES at least one.
 std::size_t soonest(std::uint64_t size, std::span<const weighed> ranked) noexcept {
   const auto load = [size](const weighed& w) {
     return std::min(size, largest_load / 2) + std::min(w.under_way, largest_load / 2);

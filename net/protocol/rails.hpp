@@ -1,4 +1,4 @@
-// How one message is split over several connections to the same peer, its rails. Pure.
+// Splits one message over several connections to the same peer, its rails. Pure.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@ inline constexpr std::uint64_t least_rail_part = std::uint64_t{64} << 10;  // by
 
 struct rail_state {
   std::uint64_t rate =
-      0;  // of any unit, the same for all; 0: unknown, it counts like the others on the average
+      0;  // in any unit, the same for all; 0: unknown, counts as the average of the others
   bool healthy = false;
-  std::uint64_t under_way = 0;  // bytes of earlier messages that are not here yet
+  std::uint64_t under_way = 0;  // bytes of earlier messages in flight
 };
 
 struct rail_part {
@@ -30,11 +30,12 @@ struct rail_split {
   std::size_t parts = 0;
 };
 
-// Contiguous parts in the order of the rails, in proportion to their rates: none is empty, and none but a
-// message that is shorter itself is below least_rail_part, so that short messages go over fewer rails, the
-// fastest ones; and what goes over a single one, over that which would be done with it first, given what is under way.
-// Every part begins at a multiple of rail_alignment. The same for the same input. REQUIRES size != 0, 1 to most_rails
-// rails; where none is healthy, all of it is the first one's.
+// Returns contiguous parts in the order of the rails, in proportion to their rates. No part is
+// empty. No part is below least_rail_part unless the complete message is, so that short messages
+// use fewer rails, the fastest ones. A message for a single rail uses the one that would finish it
+// first, given the bytes in flight. Every part begins at a multiple of rail_alignment.
+// Deterministic. REQUIRES size != 0, 1 to most_rails rails; if none is healthy, the first one gets
+// the complete message.
 [[nodiscard]] rail_split split(std::uint64_t size, std::span<const rail_state> rails) noexcept;
 
 }  // namespace cordma::protocol

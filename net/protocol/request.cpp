@@ -14,7 +14,7 @@ using transport::store;
 
 constexpr std::string_view redirect_mark = "cRdr";
 
-// A peer may send these when there is no memory.
+// The header comes from the peer, and may arrive when there is no memory for a message.
 template <class... Parts>
 failure broken_request(const Parts&... what) noexcept {
   return failure::of(errc::connection_aborted, {"the peer sent a request that is none: ", what...});

@@ -1,6 +1,6 @@
-// Flow control of one direction of a stream: bytes that its reader has room for, and notices, the receives that
-// tell the reader of them. Counts are absolute: one that is said twice, or late, does no harm. Pure; bound to
-// one thread.
+// Flow control of one direction of a stream. The window counts bytes of free space at the reader;
+// notices are the receives that notify the reader of data. Counts are absolute: a repeated or late
+// one does no harm. Pure; bound to one thread.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -10,25 +10,26 @@
 
 namespace cordma::protocol {
 
-// Notices that are kept for words on the window itself: whatever else goes out, both sides can always say those.
+// Notices reserved for notifications of the window: whatever else is sent, both sides can always
+// send these.
 inline constexpr std::uint32_t kept_notices = 4;
 inline constexpr std::uint32_t least_notices = 4 * kept_notices;
 
 class stream_sender {
  public:
-  // REQUIRES a window of at least 1 and at least least_notices: what the reader said at first.
+  // REQUIRES a window of at least 1 and at least least_notices: the reader's initial values.
   stream_sender(std::uint64_t window, std::uint32_t notices) noexcept
       : window_(window), notices_(notices), given_(notices) {
     CORDMA_REQUIRE_OP(window, >=, 1U);
     CORDMA_REQUIRE_OP(notices, >=, least_notices);
   }
-  // Bytes that may be sent now.
+  // Number of bytes that may be sent now.
   [[nodiscard]] std::uint64_t room() const noexcept {
     return has_notice() ? window_ - (sent_ - consumed_) : 0;
   }
-  // Whether there is a notice for data, or a word on anything but the window.
+  // True if a notice is free for data, or for any notification except of the window.
   [[nodiscard]] bool has_notice() const noexcept { return free_notices() > kept_notices; }
-  // Whether a word on the window may go out.
+  // True if a notification of the window may be sent.
   [[nodiscard]] bool may_speak() const noexcept { return free_notices() != 0; }
   [[nodiscard]] std::uint64_t sent() const noexcept { return sent_; }
   // REQUIRES bytes in [1, room()].
@@ -43,7 +44,7 @@ class stream_sender {
     CORDMA_REQUIRE(may_speak());
     ++used_;
   }
-  // The reader has consumed so many bytes and given so many notices, ever. False: that cannot be.
+  // `consumed` bytes and `given` notices: the reader's totals. False if they are impossible.
   [[nodiscard]] bool on_told(std::uint64_t consumed, std::uint64_t given) noexcept {
     if (consumed > sent_ || given > used_ + notices_) return false;
     consumed_ = std::max(consumed_, consumed);
@@ -68,11 +69,11 @@ class stream_reader {
     CORDMA_REQUIRE_OP(window, >=, 1U);
     CORDMA_REQUIRE_OP(notices, >=, least_notices);
   }
-  // Bytes that are here and not consumed.
+  // Bytes that arrived and are not consumed.
   [[nodiscard]] std::uint64_t available() const noexcept { return arrived_ - consumed_; }
   [[nodiscard]] std::uint64_t consumed() const noexcept { return consumed_; }
   [[nodiscard]] std::uint64_t given() const noexcept { return given_; }
-  // False: more than there was room for.
+  // False if the bytes exceed the window.
   [[nodiscard]] bool on_arrived(std::uint64_t bytes) noexcept {
     if (bytes == 0 || bytes > window_ - available()) return false;
     arrived_ += bytes;
@@ -83,9 +84,10 @@ class stream_reader {
     CORDMA_REQUIRE_OP(bytes, <=, available());
     consumed_ += bytes;
   }
-  // A notice was taken, and its receive is there once more.
+  // A notice was consumed, and its receive is posted again.
   void give_back() noexcept { ++given_; }
-  // Half of the window was consumed in silence, or half of the notices given.
+  // True if half of the window was consumed, or half of the notices granted, without a
+  // notification.
   [[nodiscard]] bool has_to_tell() const noexcept {
     return consumed_ - told_consumed_ >= (window_ + 1) / 2 || given_ - told_given_ >= notices_ / 2;
   }

@@ -1,5 +1,6 @@
-// Which posted receive a tagged message is for. Pure: it moves no byte and knows no connection but by
-// its address. Bound to one thread. Allocates when it is made, and never again.
+// Finds the posted receive for a tagged message. Pure: it moves no byte, and identifies a
+// connection only by its address. Bound to one thread. Allocates when it is constructed, and never
+// again.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -13,7 +14,7 @@
 
 namespace cordma::protocol {
 
-// Accepts a message where (its tag ^ tag) & mask is 0, and it is from `from`; null: from anybody.
+// Accepts a message if (its tag ^ tag) & mask is 0, and it is from `from`; null: from any peer.
 struct tag_pattern {
   std::uint64_t tag = 0;
   std::uint64_t mask = ~std::uint64_t{0};
@@ -23,13 +24,13 @@ struct tag_pattern {
   }
 };
 
-// Of a receive: what it accepts, and when it was posted.
+// Part of a receive: its pattern, and the order of its posting.
 struct tag_place {
   tag_pattern pattern;
-  std::uint64_t turn = 0;  // of posting; the matcher's
+  std::uint64_t turn = 0;  // order of posting; set by the matcher
 };
 
-// A message, or the announcement of one, that nobody has asked for yet. Destroying it withdraws it.
+// An unexpected message or offer. Destroying it withdraws it.
 class tag_message {
  public:
   tag_message(std::uint64_t tag, const void* from) noexcept : tag_(tag), from_(from) {}
@@ -52,18 +53,19 @@ class tag_message {
   place among_all_{*this};
 };
 
-// Two rules give every message to one receive, and together keep messages of one sender and tag in
-// order: a message goes to the first posted of the receives that accept it, a receive takes the
-// first arrived of the messages that it accepts. Patterns of a whole tag are found by hashing; those with
-// a mask, and the messages that they look at, one after the other.
-// `Receive` derives from list_node, and place() is its tag_place; linked, it waits, and destroying it withdraws it.
+// Two rules assign every message to one receive, and together keep messages of one sender and tag
+// in order: a message goes to the first posted of the receives that accept it, and a receive takes
+// the first arrived of the messages that it accepts. Patterns of a complete tag are found by
+// hashing; patterns with a mask, and the messages they are compared with, one after the other.
+// `Receive` derives from list_node, and place() is its tag_place; while linked, it waits, and
+// destroying it withdraws it.
 template <class Receive>
 class tag_matcher {
  public:
   tag_matcher() : buckets_(std::make_unique<std::array<bucket, buckets>>()) {}
 
-  // The message that this receive takes, which does not wait any more; null: it waits from now on.
-  // REQUIRES that it does not wait yet.
+  // Returns the message for this receive, and removes it from the waiting ones; null: the receive
+  // waits from now on. REQUIRES that it does not wait yet.
   [[nodiscard]] tag_message* post(Receive& r) noexcept {
     CORDMA_REQUIRE(!r.linked());
     tag_place& p = r.place();
@@ -76,7 +78,8 @@ class tag_matcher {
     (is_whole(p.pattern) ? bucket_of(p.pattern.tag).receives : masked_).push_back(r);
     return nullptr;
   }
-  // The same, where no message of such a tag waits, which is seen at once. False: nothing has changed, post() it.
+  // As post(), if no message of this tag waits, which takes one check. False: nothing has changed,
+  // call post().
   [[nodiscard, gnu::always_inline]] bool post_at_once(Receive& r) noexcept {
     tag_place& p = r.place();
     bucket& of_tag = bucket_of(p.pattern.tag);
@@ -86,7 +89,7 @@ class tag_matcher {
     of_tag.receives.push_back(r);
     return true;
   }
-  // The receive that a message of that tag is for; it waits on.
+  // The receive for a message of that tag; it keeps waiting.
   [[nodiscard]] Receive* first_for(std::uint64_t tag, const void* from) noexcept {
     Receive* const whole = first_of(bucket_of(tag).receives, tag, from);
     if (masked_.empty()) [[likely]]
@@ -96,30 +99,30 @@ class tag_matcher {
         whole == nullptr || (masked != nullptr && masked->place().turn < whole->place().turn);
     return is_first ? masked : whole;
   }
-  // The same, which does not wait any more; null: the message is nobody's yet, keep() it.
+  // As first_for(), but the receive no longer waits; null: the message is unexpected, call keep().
   [[nodiscard]] Receive* arrive(std::uint64_t tag, const void* from) noexcept {
     Receive* const found = first_for(tag, from);
     if (found != nullptr) found->unlink();
     return found;
   }
-  // REQUIRES that arrive() has just found nobody for it.
+  // REQUIRES that arrive() has just found no receive for it.
   void keep(tag_message& m) noexcept {
     bucket_of(m.tag_).messages.push_back(m.among_like_);
     all_.push_back(m.among_all_);
   }
 
-  // The message that a receive posted now would take; it waits on.
+  // The message that a receive posted now would take; it keeps waiting.
   [[nodiscard]] tag_message* probe(const tag_pattern& p) noexcept {
     return first_of(is_whole(p) ? bucket_of(p.tag).messages : all_, p);
   }
-  // For whoever probed it: nobody else gets it. REQUIRES that it waits.
+  // Reserves a probed message for the caller: no receive gets it. REQUIRES that it waits.
   void claim(tag_message& m) noexcept {
     CORDMA_REQUIRE(m.waits());
     m.among_like_.unlink();
     m.among_all_.unlink();
   }
 
-  // Visits all receives that wait; it may withdraw what it is given.
+  // Visits all waiting receives; `visit` may withdraw the receive that is passed to it.
   template <class Visit>
   void for_each_receive(Visit visit) {
     for (bucket& b : *buckets_) b.receives.for_each(visit);
@@ -130,14 +133,15 @@ class tag_matcher {
   static constexpr std::size_t buckets = 1024;
   static_assert(std::has_single_bit(buckets));
   struct bucket {
-    list<Receive> receives;  // of a whole tag, by turn
+    list<Receive> receives;  // with a complete tag, in the order of posting
     list<tag_message::place> messages;
   };
   [[nodiscard]] static constexpr bool is_whole(const tag_pattern& p) noexcept {
     return p.mask == ~std::uint64_t{0};
   }
   [[nodiscard]] bucket& bucket_of(std::uint64_t tag) noexcept {
-    // Tags count up, or hold fields: the high bits of a product depend on all of them.
+    // Tags are counters or consist of fields: the high bits of a product depend on all bits of the
+    // tag.
     constexpr std::uint64_t golden = 0x9E3779B97F4A7C15ULL;
     constexpr int shift = 64 - std::countr_zero(buckets);
     return (*buckets_)[static_cast<std::size_t>((tag * golden) >> shift)];
@@ -154,7 +158,7 @@ class tag_matcher {
   }
 
   std::unique_ptr<std::array<bucket, buckets>> buckets_;
-  list<Receive> masked_;  // by turn
+  list<Receive> masked_;  // in the order of posting
   list<tag_message::place> all_;
   std::uint64_t next_turn_ = 0;
 };

@@ -1,4 +1,4 @@
-// The asking side of requests: from the call to its outcome, of which there is exactly one.
+// The calling side of requests: from the call to its outcome, of which there is exactly one.
 #include <cordma/net/rpc/request_core.hpp>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ using protocol::request_outcome;
 
 namespace {
 
-// Rounded up: the peer does not give up first.
+// Rounded up, so that the peer does not give up first.
 std::uint64_t microseconds_until(time_point when, time_point now) noexcept {
   if (when == never) return 0;
   const auto left = std::chrono::ceil<std::chrono::microseconds>(when - now).count();
@@ -79,7 +79,8 @@ void asked::launch(request_peer& to, request_call& by) noexcept {
       this);
 }
 
-// What had left when the connection ended may be at the peer. Why it ended, a call learns with its end.
+// A request that was sent before the connection ended may have reached the peer. A call gets the
+// cause from end().
 void asked::on_sent() noexcept {
   const bool left = request_.left();
   const result<void> sent = request_.take();
@@ -105,7 +106,7 @@ void asked::on_sent() noexcept {
   if (unsent) to.on_unsent();
 }
 
-// Where nothing of it is touched any more: the answer is dropped when it comes.
+// Ends the call at its deadline if its memory is no longer accessed; a later response is dropped.
 void asked::end_late() noexcept {
   if (op_ == nullptr || at_ == stage::answered || writable_) return;
   if (request_.reads_memory()) return;

@@ -17,39 +17,40 @@ namespace cordma::detail {
 class request_core;
 class request_peer;
 
-// A request on its way, and the place of its answer.
+// A request in flight, and the record for its response.
 class asked : public pooled<asked> {
  public:
   asked(request_core& of, std::uint32_t index) noexcept : core_(&of), index_(index) {}
 
   void launch(request_peer& to, request_call& by) noexcept;
   void on_response(const protocol::request_header& h, ActiveMessage message) noexcept;
-  // Nobody wants the answer any more.
+  // The caller no longer needs the response.
   void withdraw() noexcept;
-  // That of the call has passed: it ends, unless something of it is still touched.
+  // The deadline of the call has passed: the call ends, unless its memory is still accessed.
   void on_deadline() noexcept;
-  // The call `from` is `to` now.
+  // The call object `from` was moved to `to`.
   void follow(const request_call& from, request_call& to) noexcept {
     CORDMA_ASSERT(op_ == &from);
     op_ = &to;
   }
-  // The call is gone: what the peer may touch is kept.
+  // The call was destroyed: memory that the peer may access is kept.
   void leave() noexcept;
-  // The connection has ended: what had not left yet says so itself.
+  // The connection has ended: a request that was never sent ends with its own failure instead of
+  // `why`.
   void end(const failure& why) noexcept;
-  // The Requests end: nothing of it is on its way any more.
+  // The Requests are destroyed: drops everything in flight.
   void drop(const failure& why) noexcept;
-  // Whether a call waits for it.
+  // True if a call waits for it.
   [[nodiscard]] bool is_wanted() const noexcept { return op_ != nullptr; }
-  // Whether a response with that id, from there, is its answer.
+  // True if a response with that id, from that peer, belongs to this request.
   [[nodiscard]] bool awaits(const request_peer& from, std::uint64_t answered_id) const noexcept {
     return peer_ == &from && id() == answered_id && at_ != stage::answered;
   }
 
  private:
-  // late: the deadline has passed, too. answered: nothing more comes from the peer.
+  // late: as withdrawn, and the deadline has passed. answered: nothing more arrives from the peer.
   enum class stage : std::uint8_t { open, withdrawn, late, answered };
-  // Whether the right one may follow the left one.
+  // True if the second stage may follow the first.
   [[nodiscard]] friend constexpr bool operator>>(stage before, stage next) noexcept {
     return next == stage::answered || before < next;
   }
@@ -58,7 +59,7 @@ class asked : public pooled<asked> {
   void on_read() noexcept;
   void say_withdrawn() noexcept;
   void end_late() noexcept;
-  // Tells the call, and becomes free, where there is nothing left to wait for.
+  // Completes the call, and frees the record, if nothing is left to wait for.
   void settle() noexcept;
   void tell() noexcept;
   [[nodiscard]] std::uint64_t id() const noexcept {
@@ -66,10 +67,10 @@ class asked : public pooled<asked> {
   }
 
   request_core* core_;
-  request_peer* peer_ = nullptr;  // null: it is free
+  request_peer* peer_ = nullptr;  // null: the record is free
   const std::uint32_t index_;
   std::uint32_t generation_ = 1;
-  request_call* op_ = nullptr;  // null: that has ended
+  request_call* op_ = nullptr;  // null: the call has ended
   request_call::manner how_ = request_call::manner::call;
   Slice room_;
   std::uint64_t room_bytes_ = 0;
@@ -80,11 +81,11 @@ class asked : public pooled<asked> {
   Response response_;
   std::optional<failure> outcome_;
   std::string redirect_;
-  MemoryRegion keeps_request_;  // where the call is gone; they outlive what is on its way
+  MemoryRegion keeps_request_;  // after the call was destroyed; outlive everything in flight
   MemoryRegion keeps_room_;
   outgoing_word request_;
   outgoing_word withdrawal_;
-  std::optional<ActiveMessage> answer_;  // while it is read
+  std::optional<ActiveMessage> answer_;  // while its data is read
   std::optional<tag_recv_operation> reading_;
 };
 

@@ -1,4 +1,5 @@
-// The answering side of requests: from the arrival to the one answer, and on to the handler's end.
+// The answering side of requests: from the arrival to the one response, and on to the handler's
+// end.
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/rpc/request_core.hpp>
 
@@ -15,9 +16,9 @@ using protocol::request_outcome;
 
 namespace {
 
-constexpr std::uint64_t most_microseconds = std::uint64_t{1} << 50;  // 35 years; beyond it: never
+constexpr std::uint64_t most_microseconds = std::uint64_t{1} << 50;  // 35 years; more means never
 
-// However its task ends.
+// Ends with the handler's task, however it ends.
 class running_mark {
  public:
   explicit running_mark(held_request& h) noexcept : held_(h) {}
@@ -29,7 +30,7 @@ class running_mark {
   held_request& held_;
 };
 
-// Keeps the handler: one that is set anew does not end what runs.
+// Keeps the handler: replacing it does not destroy a running one.
 task<void> run_handler(held_request& held, std::shared_ptr<const request_handler> handler) {
   const running_mark until_the_end(held);
   task<void> body;
@@ -102,7 +103,7 @@ void held_request::on_handler_ended() noexcept {
 }
 
 void held_request::on_handle_gone() noexcept {
-  if (!core_->home().enter_to_destroy()) return;  // the parent's
+  if (!core_->home().enter_to_destroy()) return;  // it belongs to the parent
   CORDMA_ASSERT(held_);
   held_ = false;
   if (at_ == stage::open && wants_response() && !running_) say(request_outcome::unanswered);
@@ -118,7 +119,7 @@ bool held_request::withdraw(errc because, request_outcome outcome_said) noexcept
   return true;
 }
 
-// So that its caller has its memory back.
+// Releases the caller's memory early.
 void held_request::drop_unread() noexcept {
   if (!reading_ && message_ && message_->data().size() != size_) message_.reset();
 }
@@ -198,7 +199,7 @@ void held_request::respond(request_answer& by) noexcept {
   drop_unread();
   response_size_ = response.size();
   const bool is_long = peer_->is_long(protocol::response_bytes, response.size());
-  // While this side closes, messages of the library go out, and writes do not.
+  // While this side closes, messages of the library are still sent, but writes are not.
   const bool writable = (head_.flags & protocol::request_flag::writable) != 0 &&
                         peer_->endpoint().state() == endpoint_state::connected;
   if (writable && response.size() != 0 && (is_long || core_->options().force_write)) {
@@ -220,8 +221,8 @@ void held_request::write(const Slice& response) noexcept {
   write_piece();
 }
 
-// As much as one request may carry. What is posted behind the last write is behind it at the peer, too; where that
-// waits for a place in the queue, the word waits for it.
+// Writes as much as one request may carry. A response posted behind the last write also arrives
+// behind it; if that write waits for a queue entry, the response waits for it.
 void held_request::write_piece() noexcept {
   CORDMA_ASSERT(!writing_);
   CORDMA_ASSERT_OP(unwritten_.size(), >, 0U);
@@ -264,7 +265,7 @@ void held_request::on_written() noexcept {
     return settle();
   }
   outcome_ = written.why();
-  // It never began: the caller hears that there is no response.
+  // No response was started: the caller is notified of a failure.
   if (std::exchange(word_due_, false)) say(request_outcome::failed);
   settle();
 }

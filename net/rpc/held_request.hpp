@@ -1,4 +1,4 @@
-// A request of the peer, from its arrival to the answer and the end of its handler.
+// A request of the peer, from its arrival to the response and the end of its handler.
 #pragma once
 
 #include <cordma/net/endpoint.hpp>
@@ -20,20 +20,20 @@ namespace cordma::detail {
 class request_core;
 class request_peer;
 
-// A request of the peer's, from its arrival until the handler has ended and nobody holds it.
+// A request of the peer, from its arrival until the handler has ended and no handle refers to it.
 class held_request : public pooled<held_request> {
  public:
   held_request(request_core& of, std::uint32_t /*index*/) noexcept : core_(&of) {}
 
   void begin(request_peer& from, const protocol::request_header& h, ActiveMessage m) noexcept;
   void respond(request_answer& by) noexcept;
-  // The answer that goes out is there now.
+  // The answer in progress was moved to `to`.
   void follow(request_answer& to) noexcept { answerer_ = &to; }
-  // The answer is gone while it goes out: its memory is kept.
+  // The answer was destroyed while it was sent: its memory is kept.
   void leave(const request_answer& by) noexcept;
-  // False: it is too late for that.
+  // False if it is already answered.
   bool withdraw(errc why, protocol::request_outcome outcome) noexcept;
-  // The Requests end: nothing of it is on its way any more.
+  // The Requests are destroyed: drops everything in flight.
   void drop(const failure& why) noexcept;
   void on_handle_made() noexcept { held_ = true; }
   void on_handle_gone() noexcept;
@@ -41,35 +41,36 @@ class held_request : public pooled<held_request> {
   void on_handler_ended() noexcept;
 
   [[nodiscard]] reactor& home() const noexcept;
-  // REQUIRES that the handler runs, or that somebody holds it.
+  // REQUIRES that the handler runs, or that a handle exists.
   [[nodiscard]] request_peer& peer() const noexcept { return *peer_; }
   // Without an address.
   [[nodiscard]] const protocol::request_header& head() const noexcept { return head_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  // Null: it was dropped unread.
+  // Null if it was dropped unread.
   [[nodiscard]] const ActiveMessage* message() const noexcept {
     return message_ ? &*message_ : nullptr;
   }
-  // The same, and it is not dropped unread any more.
+  // As message(), and protects it from being dropped unread.
   [[nodiscard]] ActiveMessage* begin_reading() noexcept {
     if (!message_) return nullptr;
     reading_ = true;
     return &*message_;
   }
-  // Why it was dropped.
+  // The reason why it was dropped.
   [[nodiscard]] failure why_dropped() const;
   [[nodiscard]] time_point until() const noexcept { return until_; }
   [[nodiscard]] event& unwanted() noexcept { return unwanted_; }
   [[nodiscard]] bool wants_response() const noexcept {
     return (head_.flags & protocol::request_flag::one_way) == 0;
   }
-  // Whether the response is being written, and that is not said yet.
+  // True if the response is being written, and the message about it is not sent yet.
   [[nodiscard]] bool is_half_said() const noexcept { return word_due_; }
 
  private:
-  // open: to be answered, or acknowledged, or of no answer; answering: a response is on its way.
+  // open: waits for a response, an acknowledgement or the handler's end; answering: a response is
+  // in flight.
   enum class stage : std::uint8_t { open, answering, answered, unwanted };
-  // Whether the right one may follow the left one. What nobody wants is answered all the same.
+  // True if the second stage may follow the first. An unwanted request was answered before.
   [[nodiscard]] friend constexpr bool operator>>(stage before, stage next) noexcept {
     switch (before) {
       case stage::open: return next == stage::answering || next == stage::answered;
@@ -80,7 +81,7 @@ class held_request : public pooled<held_request> {
     return false;
   }
 
-  // The answer without a response.
+  // Sends an answer without a response.
   void say(protocol::request_outcome outcome, std::uint64_t bytes = 0,
            std::string_view address = {}) noexcept;
   void on_written() noexcept;
@@ -106,25 +107,25 @@ class held_request : public pooled<held_request> {
   };
 
   request_core* core_;
-  request_peer* peer_ = nullptr;  // null: it is free
+  request_peer* peer_ = nullptr;  // null: the record is free
   protocol::request_header head_;
   std::uint64_t size_ = 0;
   std::optional<ActiveMessage> message_;  // empty: dropped unread
-  bool reading_ = false;                  // or read
+  bool reading_ = false;                  // its data was or is being read
   bool running_ = false;
   bool held_ = false;
   transport::checked_state<stage> at_{stage::open};
-  errc why_ = errc::ok;  // it is unwanted
+  errc why_ = errc::ok;  // reason why it is unwanted
   event unwanted_;
   time_point until_ = never;
   alarm deadline_{*this};
   request_answer* answerer_ = nullptr;
-  std::optional<failure> outcome_;  // of that
-  MemoryRegion keeps_;  // the response's, where the answer is gone; outlives what is on its way
+  std::optional<failure> outcome_;  // of the answer
+  MemoryRegion keeps_;              // memory of a destroyed answer; outlives everything in flight
   outgoing_word word_;
   std::optional<send_operation> writing_;
-  Slice unwritten_;        // of the response, what is not posted yet
-  bool word_due_ = false;  // behind that
+  Slice unwritten_;        // the part of the response that is not posted yet
+  bool word_due_ = false;  // send the response message after the writes
   std::uint64_t response_size_ = 0;
 };
 

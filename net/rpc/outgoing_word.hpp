@@ -1,4 +1,4 @@
-// A message of the protocol of requests on its way, and what its failures mean.
+// An outgoing message of the request protocol, and the meaning of its failures.
 #pragma once
 
 #include <cordma/net/messages.hpp>
@@ -11,25 +11,26 @@
 
 namespace cordma::detail {
 
-// A message of this protocol on its way, with its header.
+// An outgoing message of the request protocol, with its header.
 class outgoing_word {
  public:
   [[nodiscard]] bool busy() const noexcept { return op_.has_value(); }
   [[nodiscard]] bool done() const noexcept { return busy() && op_->done(); }
-  // It was handed to the transport. REQUIRES busy().
+  // True if it was passed to the transport. REQUIRES busy().
   [[nodiscard]] bool left() const noexcept { return op_->left(); }
-  // Whether its data may still be read where it is.
+  // True if its data may still be read from the caller's memory.
   [[nodiscard]] bool reads_memory() const noexcept { return busy() && op_->reads_memory(); }
-  // `told(context)` when it is done, perhaps at once; then take(). REQUIRES !busy().
+  // Calls `told(context)` when it is done, possibly during this call; call take() then. REQUIRES
+  // !busy().
   void send(endpoint_core& to, const protocol::request_header& h, const Slice& data, bool announced,
             void (*told)(void* context) noexcept, void* context) noexcept;
   // REQUIRES done().
   [[nodiscard]] result<void> outcome() noexcept;
-  // The same, and it is not busy() any more.
+  // As outcome(), and makes it not busy().
   [[nodiscard]] result<void> take() noexcept;
-  // It ends as canceled, where it waits for its turn. False: it does not.
+  // Cancels it if it waits in the queue. False if it does not.
   [[nodiscard]] bool cancel_if_queued() noexcept;
-  // It is given up, and not told of.
+  // Drops it without a callback.
   void drop() noexcept { op_.reset(); }
 
  private:
@@ -43,14 +44,14 @@ static_assert(protocol::request_bytes <= protocol::longest_response, "the longes
 static_assert(protocol::request_head_bytes <= protocol::response_bytes);
 static_assert(protocol::request_id_of_messages >= protocol::first_reserved_id);
 
-// `place` holds the memory of `s`, where that has any.
+// Stores in `place` a reference to the memory of `s`, if it has any.
 void keep(MemoryRegion& place, const Slice& s) noexcept;
 [[nodiscard]] failure breach_of_requests(const char* what);
-// Whether a message that ended so has reached the peer.
+// True if a message with this outcome has reached the peer.
 [[nodiscard]] bool went_out(const result<void>& sent) noexcept;
-// What is told of a request that may have been served.
+// The failure of a request that may have been served.
 [[nodiscard]] failure cut_off() noexcept;
-// Of a call whose deadline has passed.
+// The failure of a call after its deadline.
 [[nodiscard]] failure too_late();
 
 }  // namespace cordma::detail

@@ -1,4 +1,4 @@
-// Records that are used again: each is made when none is free, and keeps its address.
+// Reusable records: each is created if none is free, and keeps its address.
 #pragma once
 
 #include <cordma/runtime/list.hpp>
@@ -14,7 +14,7 @@ namespace cordma::detail {
 template <class Record>
 class record_pool;
 
-// What a record derives from: its place in a list while it is used, or among the free ones.
+// Base class of a record: its link in a list of used records, or among the free ones.
 template <class Record>
 class pooled : public list_node {
   friend class record_pool<Record>;
@@ -25,7 +25,7 @@ class pooled : public list_node {
 template <class Record>
 class record_pool {
  public:
-  // A new one is made of `owner` and its index. Null: no memory.
+  // A new record is constructed from `owner` and its index. Null: no memory.
   template <class Owner>
   [[nodiscard]] Record* take(Owner& owner) noexcept {
     if (Record* const free = free_; free != nullptr) {
@@ -41,7 +41,7 @@ class record_pool {
   }
   // REQUIRES that it was taken.
   void put_back(Record& r) noexcept { r.next_free_ = std::exchange(free_, &r); }
-  // Null: there is no such record.
+  // Null if there is no such record.
   [[nodiscard]] Record* find(std::uint32_t index) const noexcept {
     return index < all_.size() ? all_[index].get() : nullptr;
   }

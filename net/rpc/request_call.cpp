@@ -1,4 +1,4 @@
-// A call, as its caller awaits it: its place in the queue, its deadline and its outcome.
+// A call, as its caller awaits it: its position in the queue, its deadline and its outcome.
 #include <cordma/net/rpc/request_core.hpp>
 
 #include <utility>
@@ -141,7 +141,7 @@ void request_call::do_cancel() noexcept {
   fail(errc::canceled);
 }
 
-// Those behind it may have room for what they want.
+// Calls behind it may fit the limits now.
 void request_call::leave_queue() noexcept {
   unlink();
   if (endpoint_->frames() == nullptr) return;

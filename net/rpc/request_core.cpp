@@ -61,7 +61,8 @@ request_core::~request_core() {
   CORDMA_ASSERT(messages_->requests() == this);
   messages_->serve(nullptr);
   messages_->unwired().for_each([this](early_messages& e) { request_call::fail_early(e, *this); });
-  // What is on its way goes while the memory it is from is there for sure: with the handlers theirs goes.
+  // Drops messages in flight while their memory certainly exists: the handlers' memory is released
+  // with them.
   calls_.for_each([&gone](asked& a) { a.drop(gone); });
   held_.for_each([&gone](held_request& h) { h.drop(gone); });
 }

@@ -1,4 +1,4 @@
-// What stands behind Requests: handlers, calls and requests of all connections.
+// Implementation of Requests: handlers, calls and requests of all connections.
 #pragma once
 
 #include <cordma/net/messaging/message_core.hpp>
@@ -23,7 +23,7 @@ class request_core {
 
   // Null: no memory.
   [[nodiscard]] request_peer* peer_on(peer_core& below) noexcept;
-  // The same for what the peer has begun, whose connection ends where there is no memory.
+  // As peer_on(), for messages of the peer; without memory, its connection ends.
   [[nodiscard]] request_peer* met_by(peer_core& below) noexcept;
   [[nodiscard]] asked* take_asked() noexcept;
   [[nodiscard]] held_request* take_held() noexcept;
@@ -37,13 +37,13 @@ class request_core {
   [[nodiscard]] const request_options& options() const noexcept { return options_; }
   [[nodiscard]] request_counters& counters() noexcept { return counters_; }
   void serve(std::uint16_t method, request_handler handler);
-  // Null: nobody serves that.
+  // Null if no handler serves the method.
   [[nodiscard]] const std::shared_ptr<const request_handler>* handler_of(
       std::uint16_t method) const noexcept {
     const auto found = handlers_.find(method);
     return found == handlers_.end() ? nullptr : &found->second;
   }
-  // Of handlers.
+  // Tasks of handlers.
   [[nodiscard]] scope& tasks() noexcept { return tasks_; }
 
  private:
@@ -62,8 +62,8 @@ class request_core {
 
 inline reactor& held_request::home() const noexcept { return core_->home(); }
 
-// Why a slice that is no host memory of the Endpoint's Context can be no part of a call. REQUIRES that it
-// is not empty.
+// The reason why a slice that is not host memory of the Endpoint's Context cannot be used in a
+// call. REQUIRES that it is not empty.
 [[nodiscard]] failure not_of_requests(const Slice& s, const endpoint_core& on);
 
 }  // namespace cordma::detail

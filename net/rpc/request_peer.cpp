@@ -1,4 +1,4 @@
-// The requests of one connection: greetings, windows, and to whom what comes belongs.
+// The requests of one connection: hello messages, windows, and the dispatch of received messages.
 #include <cordma/net/rpc/request_core.hpp>
 
 #include <new>
@@ -16,7 +16,7 @@ bool request_peer::is_over() const noexcept {
   return below_ == nullptr && unanswered_ == 0 && held_.empty() && calls_.empty() && !word_.busy();
 }
 
-// What the peer has asked, and nobody has answered yet, is not waited for. Messages are seen to below.
+// Unanswered requests of the peer do not count. Messages are handled by the layer below.
 bool request_peer::is_idle() noexcept {
   const auto wanted = [](const asked& a) { return a.is_wanted(); };
   const auto half_said = [](const held_request& h) { return h.is_half_said(); };

@@ -25,29 +25,30 @@ class request_peer : public list_node {
   void start(request_call& op) noexcept;
   void pump() noexcept;
   void on_message(ActiveMessage message) noexcept;
-  // Of the peer's, which may have come before there were Requests here.
+  // Messages of the peer, which may have arrived before the Requests were created.
   void on_hello(const protocol::request_header& h) noexcept;
   void on_end() noexcept;
-  // Closing may have waited for what has just ended.
+  // Closing may have waited for the operation that has just ended.
   void close_if_due() noexcept;
-  // Ends the connection, where it is up.
+  // Ends the connection, if it exists.
   void fail(failure why) noexcept;
-  // What told the window has not left, and the connection is there: another message tells it.
+  // A message that carried the window was not sent, and the connection exists: sends another one.
   void on_unsent() noexcept;
   [[nodiscard]] bool is_up() const noexcept { return below_ != nullptr; }
   // REQUIRES is_up().
   [[nodiscard]] endpoint_core& endpoint() const noexcept { return below_->endpoint(); }
-  // Null: it is gone.
+  // Null if it is destroyed.
   [[nodiscard]] Endpoint* handle() const noexcept { return is_up() ? below_->handle() : nullptr; }
-  // What the next header says.
+  // The window for the next header.
   [[nodiscard]] std::uint16_t given() noexcept { return window_.say(); }
   [[nodiscard]] bool is_over() const noexcept;
   [[nodiscard]] bool is_idle() noexcept;
-  // Whether a message with that header has to be announced, as long as it is.
+  // True if a message with that header and length must be announced by an offer.
   [[nodiscard]] bool is_long(std::size_t header, std::uint64_t bytes) const noexcept;
   [[nodiscard]] bool is_announced(const request_call& op) const noexcept;
 
-  // A call goes out, with so many bytes, and takes a credit; until leave_place().
+  // Records that a call is sent, with this number of bytes; takes a credit. Undone by
+  // leave_place().
   void take_place(asked& a, std::uint64_t bytes, bool is_announced) noexcept {
     calls_.push_back(a);
     ++unanswered_;
@@ -64,11 +65,11 @@ class request_peer : public list_node {
     announced_ -= is_announced ? 1 : 0;
     a.unlink();
   }
-  // That of a call which did not go out.
+  // Returns the credit of a call that was not sent.
   void put_back_credit() noexcept {
     if (is_up()) credits_->put_back();
   }
-  // A request of the peer's is here; until let_go().
+  // Records an arrived request of the peer, until let_go().
   void hold(held_request& h) noexcept { held_.push_back(h); }
   void let_go(held_request& h) noexcept {
     h.unlink();
@@ -92,7 +93,7 @@ class request_peer : public list_node {
 
   request_core* core_;
   peer_core* below_;                               // null once the connection has ended
-  std::optional<protocol::send_credits> credits_;  // once its hello has come
+  std::optional<protocol::send_credits> credits_;  // set by the peer's hello
   protocol::receive_window window_;
   bool hello_said_ = false;
   bool pumping_ = false;
@@ -101,8 +102,8 @@ class request_peer : public list_node {
   list<request_call> waiting_;
   list<asked> calls_;
   list<held_request> held_;
-  std::uint32_t unanswered_ = 0;  // of calls: those that are bounded
-  std::uint32_t announced_ = 0;   // likewise, that the peer may read
+  std::uint32_t unanswered_ = 0;  // calls that count against the limit
+  std::uint32_t announced_ = 0;   // calls with a request that the peer may read; limited as well
   std::uint64_t bytes_ = 0;
 };
 

@@ -15,9 +15,9 @@ class mapped_memory {
  public:
   static constexpr std::size_t most = 16;  // regions of one end
 
-  // Room for the peer's. Throws std::bad_alloc.
+  // Reserves space for the peer's regions. Throws std::bad_alloc.
   void prepare() { theirs_.reserve(most); }
-  // False: the peer has mapped as many as it may.
+  // False: the peer has mapped the maximum.
   [[nodiscard]] bool add_theirs(const RemoteMemory& memory) {
     if (theirs_.size() == most) return false;
     theirs_.push_back(memory);
@@ -43,7 +43,8 @@ class mapped_memory {
     }
     return static_cast<std::uint32_t>(mine_.size() - 1);
   }
-  // Whether the peer is to hear of one; its number, its blob, and that the peer does.
+  // True if the peer must be notified of a region; its number, its blob, and the record that it was
+  // notified.
   [[nodiscard]] bool has_unsaid() const noexcept { return said_ < mine_.size(); }
   [[nodiscard]] std::uint32_t first_unsaid() const noexcept { return said_; }
   [[nodiscard]] result<std::vector<std::byte>> unsaid_blob() const {

@@ -1,4 +1,4 @@
-// Copies of what a stream writes, until they have been written to the peer.
+// Copies of the bytes that a stream writes, until they have been written to the peer.
 #pragma once
 
 #include <cordma/net/memory.hpp>
@@ -11,12 +11,12 @@
 
 namespace cordma::detail {
 
-// Requests end in the order in which they are posted: what lies here is free again from the other end on. Bound to one
-// thread.
+// Requests end in the order in which they are posted: the oldest bytes are freed first. Bound to
+// one thread.
 class staging_ring {
  public:
   explicit staging_ring(MemoryRegion memory) noexcept : memory_(std::move(memory)) {}
-  // Bytes that can be copied here in one piece.
+  // Number of bytes that can be copied in one piece.
   [[nodiscard]] std::uint64_t room() const noexcept {
     return std::min(memory_.size() - used_, memory_.size() - at_);
   }
@@ -29,7 +29,7 @@ class staging_ring {
     at_ = (at_ + bytes.size()) % memory_.size();
     return to;
   }
-  // The oldest of them are written.
+  // Frees the oldest `bytes`, which were written.
   void release(std::uint64_t bytes) noexcept {
     CORDMA_ASSERT_OP(bytes, <=, used_);
     used_ -= bytes;
@@ -37,7 +37,7 @@ class staging_ring {
 
  private:
   MemoryRegion memory_;
-  std::uint64_t at_ = 0;  // where the next bytes go
+  std::uint64_t at_ = 0;  // position of the next bytes
   std::uint64_t used_ = 0;
 };
 

@@ -86,7 +86,7 @@ task<void> stream_core::start() {
   if (!to_peer_) throw_error(*ended_);
 }
 
-// ---- what comes ----
+// ---- receiving ----
 
 void stream_core::expect(incoming& in) noexcept {
   if (in.op) {
@@ -112,7 +112,7 @@ void stream_core::on_received(incoming& in) noexcept {
   } catch (const std::bad_alloc&) {
     out_of_memory();
   }
-  // Within the pass that found its bytes; it may destroy the Stream.
+  // Resumes the reader in the pass that received its bytes; it may destroy the Stream.
   if (served_ == nullptr) return;
   stream_read_operation& op = *std::exchange(served_, nullptr);
   reactor& at = *op.home();
@@ -132,7 +132,7 @@ void stream_core::take(incoming& in) {
     if (ended_) return;
   }
   reader_.give_back();
-  // While this side closes none can be posted, and those that are there still get what comes.
+  // While this side closes no receive can be posted; the remaining ones still receive messages.
   if (endpoint_.state() != endpoint_state::closing || expected_ == 0) expect(in);
   pump();
 }
@@ -176,7 +176,7 @@ void stream_core::on_hello(std::span<const std::byte> text) {
   const bool fits = window >= 1 && window <= most_window && notices >= protocol::least_notices &&
                     notices <= most_notices && memory && memory->size() >= window;
   if (!fits) return broken("a greeting that makes no sense");
-  // However much the peer offers, no more is taken for it than for this side's own.
+  // Allocates at most this side's own window, however much the peer offers.
   result<MemoryRegion> room =
       context_.allocate(std::min<std::uint64_t>(window, options_.window_bytes));
   if (!room) return end(room.why());
@@ -200,7 +200,7 @@ void stream_core::out_of_memory() noexcept {
   endpoint_.abort();
 }
 
-// What is here can still be read.
+// Received bytes can still be read.
 void stream_core::end(failure why) noexcept {
   if (ended_) return;
   CORDMA_ASSERT_OP(why.code(), !=, errc::ok);
@@ -235,7 +235,7 @@ void stream_core::read(stream_read_operation& op) noexcept {
   if (reader_.has_to_tell()) pump();
 }
 
-// Copies what is here. Whether it is at its end.
+// Copies the available bytes. True if the operation is done.
 bool stream_core::fill(stream_read_operation& op) noexcept {
   const std::size_t whole = op.into_.size();
   while (op.got_ < whole && reader_.available() != 0) {
@@ -248,7 +248,7 @@ bool stream_core::fill(stream_read_operation& op) noexcept {
   return op.has_enough() || is_over() || ended_;
 }
 
-// REQUIRES that it is at its end.
+// REQUIRES that the operation is done.
 void stream_core::finish(stream_read_operation& op) noexcept {
   if (op.has_enough() || is_over()) return op.finish();
   op.fail(*ended_);
@@ -264,7 +264,8 @@ void stream_core::serve_readers() noexcept {
   if (reader_.has_to_tell()) pump();
 }
 
-// The first one that waits, if that is all it takes, goes on when on_received() returns.
+// If these bytes are all that the first waiting reader needs, it resumes when on_received()
+// returns.
 void stream_core::serve_first() noexcept {
   CORDMA_ASSERT(served_ == nullptr);
   if (!readers_.empty()) {
@@ -285,7 +286,8 @@ failure stream_core::out_of_place() noexcept {
   return at->wrong_thread("a Stream may only be used on the thread of its Worker");
 }
 
-// Where the connection ended, its last bytes may still be on their way to the readers, who learn of the end behind them.
+// After the end of the connection, its last bytes may still be in flight to the readers, which
+// receive the end after them.
 failure stream_core::why_not() const noexcept {
   if (own_end_ != own_end::open) return {errc::not_connected, "this side has ended what it writes"};
   return ended_ ? *ended_ : first_cause_or(errc::not_connected);
@@ -334,7 +336,8 @@ bool stream_core::drained() const noexcept {
          std::ranges::none_of(sends_, [](const outgoing& o) { return o.busy; });
 }
 
-// A peer that has said its own end, and closed, has missed nothing but the word on this side's.
+// A peer that has sent its own end, and closed, has missed only the notification of this side's
+// end.
 std::optional<failure> stream_core::loss() const noexcept {
   const std::uint64_t sent = to_peer_ ? to_peer_->flow.sent() : 0;
   CORDMA_ASSERT_OP(there_, <=, sent);

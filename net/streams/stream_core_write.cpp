@@ -1,4 +1,4 @@
-// The sending half of stream_core: words and data.
+// The sending half of stream_core: notifications and data.
 #include <cordma/net/datapath/posting.hpp>
 #include <cordma/net/streams/stream_core.hpp>
 #include <cordma/net/transport/little_endian.hpp>
@@ -53,7 +53,7 @@ void stream_core::on_sent(outgoing& out) noexcept {
       op->end();
     }
   }
-  // It never left, and what comes behind it would come in its place.
+  // These bytes were never sent, and later ones would take their position.
   if (sent.code() == errc::no_memory && !ended_) out_of_memory();
 }
 
@@ -108,7 +108,7 @@ void stream_core::pump_slowly() noexcept {
   if (ended_ || home() == nullptr || std::exchange(pumping_, true)) return;
   try {
     say_what_is_due();
-    // Words go first. What stops a word stops data too.
+    // Notifications are sent first. A notification that must wait stops data too.
     while (!writers_.empty() && write_now(writers_.front())) {}
     say_what_is_due();
   } catch (const std::bad_alloc&) {
@@ -117,8 +117,8 @@ void stream_core::pump_slowly() noexcept {
   pumping_ = false;
 }
 
-// False where it has to wait, for room: it stays in the list. What is copied is done with the first of its bytes, unless
-// it is to be written whole.
+// False if it has to wait for space: it stays in the list. A copied write is done with its first
+// bytes, unless it must be written completely.
 bool stream_core::write_now(stream_write_operation& op) noexcept {
   if (may_put() && put(op)) return true;
   outlet& to = *to_peer_;
@@ -147,14 +147,14 @@ bool stream_core::write_now(stream_write_operation& op) noexcept {
     request.add(from);
     request.target(to.part(at, n));
     launch(*out);
-    if (op.state() != operation_base::phase::queued) return true;  // that was refused
+    if (op.state() != operation_base::phase::queued) return true;  // that request was refused
   }
   op.end();
   return true;
 }
 
-// What there is room for goes from where it lies, and nothing completes. True: the operation is at its end.
-// REQUIRES may_put().
+// Writes as much as fits directly from its memory; no request completes. True if the operation is
+// done. REQUIRES may_put().
 bool stream_core::put(stream_write_operation& op) noexcept {
   outlet& to = *to_peer_;
   const std::uint64_t whole = op.bytes_.size();
@@ -208,7 +208,7 @@ void stream_core::moved(const stream_write_operation& from, stream_write_operati
   }
 }
 
-// What is on its way keeps its memory.
+// Requests in flight keep their memory.
 void stream_core::left(const stream_write_operation& op) noexcept {
   for (outgoing& out : sends_) {
     if (out.for_op != &op) continue;

@@ -1,4 +1,5 @@
-// Messages that are handed out in place: they lie in the simulator's own memory until they were looked at.
+// Messages that are passed to the caller without a copy: they stay in the simulator's memory until
+// they were examined.
 #pragma once
 
 #include <cordma/net/transport/sim/packet.hpp>
@@ -9,7 +10,7 @@ namespace cordma::transport::sim {
 
 class sim_pair;
 
-// Of one queue pair, in the order of its peer. Only the last one may lack some of its packets.
+// Of one queue pair, in the order of its peer. Only the last message may lack some of its packets.
 class arrivals {
  public:
   // Longer messages take receives.
@@ -21,16 +22,17 @@ class arrivals {
   ~arrivals();
 
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-  // The last one is not whole.
+  // True if the last message is incomplete.
   [[nodiscard]] bool open() const noexcept { return count_ != 0 && !last().last; }
   [[nodiscard]] std::size_t whole() const noexcept { return count_ - (open() ? 1 : 0); }
-  // The oldest one, as if it had come in a single packet, whose PSN is that of its first. REQUIRES !empty().
+  // The oldest message, as if it had arrived in a single packet with the PSN of its first packet.
+  // REQUIRES !empty().
   [[nodiscard]] const packet& front() const noexcept { return *ring_[first_ % ring_.size()]; }
-  // The next packet in order, of the message that is open() or of a new one.
+  // Adds the next packet in order, to the message that is open() or to a new one.
   void add(const packet& p) noexcept;
-  // The oldest whole one that was not handed out.
+  // Returns the oldest complete message that was not returned yet.
   [[nodiscard]] const packet& hand_out() noexcept;
-  // Forgets the oldest one. REQUIRES that it is whole.
+  // Removes the oldest message. REQUIRES that it is complete.
   void pop() noexcept;
 
  private:
@@ -39,11 +41,12 @@ class arrivals {
   }
 
   sim_pair& pair_;
-  // A message has a packet at least, and the peer sends nothing beyond the first that was not looked at.
+  // A message has at least one packet, and the peer sends at most `most_under_way` packets beyond
+  // the first unexamined one.
   std::array<packet*, most_under_way> ring_{};
   std::size_t first_ = 0;
   std::size_t count_ = 0;
-  std::size_t handed_ = 0;  // of them
+  std::size_t handed_ = 0;  // number of returned messages
 };
 
 }  // namespace cordma::transport::sim

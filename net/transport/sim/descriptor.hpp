@@ -1,4 +1,4 @@
-// What the user carries from one side to the other to connect two queue pairs.
+// The descriptor that the user transfers from one side to the other to connect two queue pairs.
 #pragma once
 
 #include <cordma/net/transport/sim/packet.hpp>

@@ -49,7 +49,7 @@ std::uint32_t fabric::find_or_add(std::string_view name, std::uint32_t mtu) {
   hosts_.push_back(std::make_shared<host>(*this, std::string(name), index, 1, mtu, time_point{}));
   for (std::vector<link>& row : links_) row.push_back(link{.options = options_.link});
   links_.emplace_back(hosts_.size(), link{.options = options_.link});
-  // Through its own device, traffic never meets a wire.
+  // Traffic through a host's own device never uses a wire.
   links_[index][index].options = link_options{.delay = std::chrono::microseconds(1)};
   CORDMA_ASSERT_OP(links_.size(), ==, hosts_.size());
   return index;
@@ -78,7 +78,7 @@ void fabric::stall(std::uint32_t index, duration how_long) {
   ++faults_.stalls;
   h.stall(now(), how_long);
   watch_peers_of(index);
-  // Nothing goes off then, but the reactor has to come by.
+  // No alarm goes off at that time, but the reactor has to run a pass.
   schedule(h.stalled_until(), h.id(), 0, 0);
 }
 
@@ -220,7 +220,7 @@ std::uint32_t fabric::group_id(std::string_view name) {
   return group_count() - 1;
 }
 
-// ---- what is still to happen ----
+// ---- pending events ----
 
 void fabric::schedule(time_point when, const endpoint_id& whose, std::uint8_t which,
                       std::uint64_t token) noexcept {
@@ -238,7 +238,8 @@ void fabric::push(event e) noexcept {
 void fabric::run_due() noexcept {
   CORDMA_ASSERT(!running_);
   running_ = true;
-  // Only what was due on entry: queue pairs that answer each other at once must not keep the loop.
+  // Only events that were due on entry: queue pairs that answer each other at once must not keep
+  // the loop running.
   const time_point limit = now();
   const std::uint64_t last = order_;
   while (!heap_.empty() && heap_.front().when <= limit && heap_.front().order < last) {

@@ -1,5 +1,5 @@
-// The network itself: hosts, the links between them, and everything that is still to happen, in one
-// heap with one timer of the reactor.
+// The network itself: hosts, the links between them, and all pending events, in one heap with one
+// timer of the reactor.
 #pragma once
 
 #include <cordma/net/transport/sim/host.hpp>
@@ -50,7 +50,7 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   struct link {
     link_options options;
     bool cut = false;
-    time_point free_at{};       // when the last packet has left
+    time_point free_at{};       // when the last packet was sent
     time_point last_arrival{};  // of packets that keep their order
     time_point broken_since = never;
   };
@@ -59,20 +59,21 @@ class fabric final : public std::enable_shared_from_this<fabric> {
     CORDMA_REQUIRE_OP(to, <, links_[from].size());
     return links_[from][to];
   }
-  // After a change of a link: notes since when nothing can pass, and lets peers watch for silence.
+  // Called after a change of a link: records since when nothing can pass, and lets peers watch for
+  // silence.
   void link_changed(std::uint32_t from, std::uint32_t to);
   void set_default_link(const link_options& options) { options_.link = options; }
-  // Since when `a` cannot hear that `b` is alive; never: it can.
+  // The time since which `a` cannot hear `b`; never: it can.
   [[nodiscard]] time_point silent_since(const endpoint_id& a, const endpoint_id& b) noexcept;
-  // What a packet and its answer take at most where nothing queues.
+  // The longest time of a packet and its answer if nothing queues.
   [[nodiscard]] duration round_trip(std::uint32_t a, std::uint32_t b) noexcept;
 
   // ---- packets and alarms ----
   [[nodiscard]] packet& take_packet() { return pool_.take(); }
   void give(packet& p) noexcept { pool_.give(p); }
-  // Hands the packet to its link; returns when its last bit has left.
+  // Passes the packet to its link; returns the time when its last bit was sent.
   time_point transmit(packet& p) noexcept;
-  // The pair's alarm `which`, or the host's own (`number` 0), goes off with `token`.
+  // The alarm `which` of the pair, or the host's own (`number` 0), goes off with `token`.
   void schedule(time_point when, const endpoint_id& whose, std::uint8_t which,
                 std::uint64_t token) noexcept;
 
@@ -85,7 +86,7 @@ class fabric final : public std::enable_shared_from_this<fabric> {
   [[nodiscard]] std::uint32_t group_count() const noexcept {
     return static_cast<std::uint32_t>(groups_.size());
   }
-  // The same packet to every member.
+  // Sends the packet to every member.
   time_point transmit_to_group(packet& p, std::uint32_t group) noexcept;
 
  private:

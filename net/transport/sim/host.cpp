@@ -84,7 +84,7 @@ sim_pair* host::find(std::uint32_t number) noexcept {
 }
 
 std::uint32_t host::add(sim_pair& p) {
-  // The slot unused for longest, so that numbers come back late.
+  // The slot that has been unused for longest, so that numbers are reused late.
   if (free_slots_.empty()) {
     CORDMA_REQUIRE(has_slot());
     slots_.emplace_back();
@@ -114,7 +114,7 @@ void host::remove(std::uint32_t number) noexcept {
   free_slots_.push_back(place);
 }
 
-// ---- what the network brings ----
+// ---- input from the network ----
 
 void host::receive(const packet& p) noexcept {
   switch (p.kind) {
@@ -127,7 +127,7 @@ void host::receive(const packet& p) noexcept {
     if (p.kind >= packet_kind::accept) return to->on_control(p);
     return to->receive(p);
   }
-  // Nobody: the connection manager answers for queue pairs that are gone.
+  // No queue pair: the connection manager answers for destroyed queue pairs.
   switch (p.kind) {
     case packet_kind::accept: return send_control(packet_kind::bye, p.to, p.from, {});
     case packet_kind::attach:
@@ -160,7 +160,7 @@ host::request* host::find_request(std::uint64_t id) noexcept {
 void host::on_connect(const packet& p) {
   const std::uint64_t id = request_id(p.from);
   if (const request* known = find_request(id)) {
-    // Asked again because the answer was lost. An accepted queue pair repeats its answer itself.
+    // Repeated because the answer was lost. An accepted queue pair repeats its answer itself.
     if (known->is == request::state::refused) {
       send_control(packet_kind::refuse, this->id(), p.from, {.why = known->why}, known->answer);
     }
@@ -202,7 +202,7 @@ void host::refuse_all(const sim_listener* from, const sim_adapter* owner) {
     const bool theirs = from != nullptr ? r.from == from : r.owner == owner;
     if (r.is == request::state::waiting && theirs) all.push_back(id);
   }
-  std::sort(all.begin(), all.end());  // what goes out must not depend on a hash table's order
+  std::sort(all.begin(), all.end());  // the order of sending must not depend on a hash table
   for (const std::uint64_t id : all) refuse(id, errc::rejected, {});
 }
 
@@ -263,7 +263,7 @@ void host::on_alarm(std::uint64_t token) noexcept {
                                [token](const goodbye& g) { return g.token == token; });
   if (at == goodbyes_.end()) return;
   if (net_.now() < at->until) return send_goodbye(*at);
-  // Never heard: the peer finds out by its keepalive.
+  // The goodbye was never confirmed: the peer finds out by its keepalive.
   const goodbye g = *at;
   goodbyes_.erase(at);
   if (sim_pair* const p = find(g.self.number)) p->on_goodbye_done();

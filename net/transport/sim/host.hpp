@@ -14,7 +14,7 @@ class sim_pair;
 class sim_adapter;
 class sim_listener;
 
-// Bound to the reactor's thread, but for the region table and charge().
+// Bound to the reactor's thread, except the region table and charge().
 class host {
  public:
   host(fabric& net, std::string name, std::uint32_t index, std::uint32_t instance,
@@ -33,14 +33,14 @@ class host {
     return {index_, instance_, number};
   }
   [[nodiscard]] region_table& regions() noexcept { return regions_; }
-  // The one handed out; null: none lives.
+  // The domain passed to the caller; null if none lives.
   [[nodiscard]] std::shared_ptr<domain> handed_out() const noexcept { return domain_.lock(); }
   void hand_out(const std::shared_ptr<domain>& d) noexcept { domain_ = d; }
 
   // ---- faults ----
   [[nodiscard]] bool alive() const noexcept { return alive_; }
   void die();
-  // The last time a host of this name did.
+  // The last time a host of this name was killed.
   [[nodiscard]] time_point died_at() const noexcept { return died_at_; }
   [[nodiscard]] bool stalled(time_point now) const noexcept { return now < stalled_until_; }
   [[nodiscard]] time_point stalled_since() const noexcept { return stalled_since_; }
@@ -49,7 +49,7 @@ class host {
     if (!stalled(now)) stalled_since_ = now;
     stalled_until_ = std::max(stalled_until_, now + how_long);
   }
-  // The n-th from now on; 0: none.
+  // Makes the n-th allocation from now on fail; 0: none.
   void fail_allocation(std::uint32_t n) noexcept {
     allocations_left_.store(n, std::memory_order_relaxed);
   }
@@ -58,27 +58,28 @@ class host {
     request_status_ = status;
   }
   void corrupt_completion(std::uint32_t n) noexcept { completions_left_ = n; }
-  // For every call that needs memory: no_memory where that was asked for, shutdown on a dead host.
+  // Called for every call that needs memory: no_memory if a failure was requested, shutdown on a
+  // dead host.
   [[nodiscard]] result<void> charge() noexcept;
-  // For every request: changes `status` if it is to fail.
+  // Called for every request: changes `status` if it is to fail.
   void charge_request(wc_status& status) noexcept {
     if (requests_left_ != 0 && --requests_left_ == 0) status = request_status_;
   }
-  // For every completion: whether it is to be corrupted.
+  // Called for every completion: true if it is to be corrupted.
   [[nodiscard]] bool charge_completion() noexcept {
     return completions_left_ != 0 && --completions_left_ == 0;
   }
 
   // ---- queue pairs ----
   static constexpr std::uint32_t slot_bits =
-      14;  // of a queue pair number; the rest tells lives apart
+      14;  // of a queue pair number; the rest distinguishes lives
   [[nodiscard]] sim_pair* find(std::uint32_t number) noexcept;
   static constexpr std::size_t most_pairs = std::size_t{1} << slot_bits;
   static_assert(slot_bits < 32, "a number has bits left for the life of its slot");
   [[nodiscard]] bool has_slot() const noexcept {
     return !free_slots_.empty() || slots_.size() < most_pairs;
   }
-  // Its number. REQUIRES has_slot().
+  // Returns its number. REQUIRES has_slot().
   [[nodiscard]] std::uint32_t add(sim_pair& p);
   void remove(std::uint32_t number) noexcept;
   template <class Visit>
@@ -88,12 +89,13 @@ class host {
     }
   }
 
-  // ---- what the network brings ----
+  // ---- input from the network ----
   void receive(const packet& p) noexcept;
   void on_alarm(std::uint64_t token) noexcept;  // of a goodbye
 
   // ---- connection manager ----
-  // A connect that waits for an answer, or the memory of one that was answered: packets come twice.
+  // A connect that waits for an answer, or the record of one that was answered: packets may be
+  // repeated.
   struct request {
     enum class state : std::uint8_t { waiting, accepted, refused };
     state is = state::waiting;
@@ -109,12 +111,12 @@ class host {
   void refuse_all(const sim_listener* from, const sim_adapter* owner);
   void answered(std::uint64_t id);
 
-  // A free port where `wanted` is 0. in_use.
+  // Takes a free port if `wanted` is 0. in_use.
   [[nodiscard]] result<std::uint16_t> take_port(std::uint16_t wanted);
   void open_port(sim_listener& l);
   void free_port(std::uint16_t port) noexcept;
 
-  // Tells the peer until it answers, whether or not the queue pair is still there.
+  // Notifies the peer until it answers, whether or not the queue pair still exists.
   struct goodbye {
     std::uint64_t token = 0;
     endpoint_id self;
@@ -166,12 +168,12 @@ class host {
   std::uint64_t next_token_ = 1;
 };
 
-// What addresses show for the side that did not listen.
+// Port in the address of the side that did not listen.
 [[nodiscard]] constexpr std::uint16_t client_port(std::uint32_t number) noexcept {
   return static_cast<std::uint16_t>(32768 + number % 16384);
 }
 
-// A request is known by the queue pair that asks.
+// A request is identified by the queue pair of the client.
 [[nodiscard]] constexpr std::uint64_t request_id(const endpoint_id& client) noexcept {
   return (std::uint64_t{client.host} << 48) ^ (std::uint64_t{client.instance} << 32) ^
          client.number;

@@ -30,7 +30,7 @@ inbound::outcome inbound::take_send(const packet& p) noexcept {
 }
 
 inbound::outcome inbound::take_write(const packet& p) noexcept {
-  // As verbs: a write of nothing touches no memory, and needs no right to any.
+  // As on verbs: a write of zero bytes touches no memory, and needs no access right.
   if (p.total != 0) {
     if (!has(pair_.options().remote_access, access::remote_write)) return outcome::access;
     if (p.first && !pair_.pin_target(p, p.total, access::remote_write)) return outcome::access;

@@ -56,7 +56,7 @@ std::shared_ptr<domain> network::make_domain(std::string_view name) {
   const std::uint32_t index = fabric_->find_or_add(name, fabric_->options().mtu);
   const std::shared_ptr<host>& h = fabric_->share(index);
   CORDMA_REQUIRE(h->alive());
-  // The domain points back at the host, so the host only remembers it.
+  // The domain refers to the host, so the host keeps only a weak reference.
   std::shared_ptr<domain> d = h->handed_out();
   if (d == nullptr) {
     d = std::make_shared<sim_domain>(fabric_, h);

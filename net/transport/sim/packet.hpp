@@ -1,5 +1,5 @@
-// What travels: typed headers instead of bytes, because nothing outside this process reads them, and
-// a payload copied when the packet is sent, as a NIC does.
+// Simulated packets: typed headers instead of bytes, because nothing outside this process reads
+// them, and a payload that is copied when the packet is sent, as a NIC does.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -13,17 +13,18 @@ namespace cordma::transport::sim {
 
 inline constexpr std::uint32_t least_mtu = 256;
 inline constexpr std::uint32_t most_mtu = 4096;
-// Ethernet, IP, UDP and RDMA headers with their checksums, for the time a packet takes to send.
+// Ethernet, IP, UDP and RDMA headers with their checksums; they count for the time to send a
+// packet.
 inline constexpr std::uint32_t header_bytes = 66;
 inline constexpr std::uint32_t most_connect_data = 56;
 inline constexpr std::uint32_t most_accept_data = 196;
 static_assert(most_accept_data <= least_mtu, "private data fits a packet");
 static_assert(most_connect_data <= most_accept_data && least_mtu <= most_mtu);
-// Packets of an RC queue pair that are on their way, counting responses.
+// Limit of packets in flight of an RC queue pair, counting responses.
 inline constexpr std::uint64_t most_under_way = 64;
 
 // One life of one queue pair on one life of one host. `number` 0: the host's connection manager;
-// `instance` 0: whichever life the host is in.
+// `instance` 0: the present life of the host.
 struct endpoint_id {
   std::uint32_t host = 0;
   std::uint32_t instance = 0;
@@ -63,7 +64,7 @@ enum class packet_kind : std::uint8_t {
 }
 static_assert(is_request(packet_kind::send) && !is_request(packet_kind::ack));
 static_assert(is_answer(packet_kind::nak) && !is_answer(packet_kind::datagram));
-// host::receive() tells the connection manager's by their order.
+// host::receive() relies on this order to find the connection manager's packets.
 static_assert(packet_kind::datagram < packet_kind::connect &&
               packet_kind::connect < packet_kind::accept);
 
@@ -76,7 +77,7 @@ enum class nak_code : std::uint8_t {
   operation,
 };
 
-// What the two sides of a connection tell each other before it is one.
+// Parameters that the two sides exchange before they are connected.
 struct handshake {
   service type = service::rc;
   std::uint16_t port = 0;
@@ -100,10 +101,10 @@ struct packet {
   endpoint_id to;
   std::uint64_t psn = 0;     // 24 bits on a real wire; never wraps here
   std::uint32_t length = 0;  // bytes of payload
-  std::uint32_t count = 0;   // read_request: responses asked for
+  std::uint32_t count = 0;   // read_request: number of requested responses
   std::uint32_t imm = 0;
   std::uint32_t qkey = 0;
-  std::uint64_t total = 0;        // bytes of the whole message, or asked for by this read_request
+  std::uint64_t total = 0;  // bytes of the complete message, or requested by this read_request
   std::uint64_t remote_addr = 0;  // of this packet's bytes
   std::uint64_t rkey = 0;
   std::uint64_t operand = 0;  // atomic_response: the old value
@@ -115,11 +116,11 @@ struct packet {
   bool is_free = false;
 };
 
-// Packets are never given back to the heap before the pool goes: none is allocated once warm.
+// The pool returns no packet to the heap before it is destroyed: none is allocated once it is warm.
 class packet_pool {
  public:
   explicit packet_pool(std::uint32_t payload_bytes) noexcept : payload_bytes_(payload_bytes) {}
-  // Blank but for the payload.
+  // Returns a packet that is blank except for its payload.
   [[nodiscard]] packet& take() {
     if (free_ == nullptr) grow();
     packet& p = *free_;
@@ -131,14 +132,14 @@ class packet_pool {
     ++taken_;
     return p;
   }
-  // REQUIRES that it was taken and not given back since.
+  // REQUIRES that it was taken and not returned since.
   void give(packet& p) noexcept {
     CORDMA_REQUIRE(!p.is_free);
     CORDMA_REQUIRE_OP(taken_, >, 0U);
     --taken_;
     put(p);
   }
-  // Packets that are taken.
+  // Number of packets in use.
   [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
 
  private:

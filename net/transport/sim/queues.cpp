@@ -6,7 +6,7 @@
 namespace cordma::transport::sim {
 namespace {
 
-// Visits the pieces of the list that bytes offset ... offset + n fall on.
+// Visits the pieces of the list that contain bytes offset ... offset + n.
 template <class Visit>
 void each_piece(std::span<const segment> list, std::uint64_t offset, std::size_t n,
                 Visit visit) noexcept {

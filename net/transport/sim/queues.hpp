@@ -10,36 +10,36 @@
 
 namespace cordma::transport::sim {
 
-// Bytes offset ... offset + n of a list, out of it or into it.
+// Copy bytes offset ... offset + n of a list, out of it or into it.
 void gather(std::span<const segment> from, std::uint64_t offset, std::byte* to,
             std::size_t n) noexcept;
 void scatter(std::span<const segment> to, std::uint64_t offset, const std::byte* from,
              std::size_t n) noexcept;
-// Whether every non-empty segment lies in a region of its key that has the right.
+// True if every non-empty segment is in a region of its key that grants the access right.
 [[nodiscard]] bool covered(const region_table& regions, std::span<const segment> list,
                            access right) noexcept;
 
 struct send_entry {
-  send_request request;  // but for its pointers
+  send_request request;  // without its pointers
   datagram_peer to;
   std::span<const segment> segments;
   std::uint64_t length = 0;             // bytes
   std::uint64_t first_psn = 0;          // valid once admitted
-  std::uint32_t packets = 0;            // PSNs it takes: of its own packets or of the responses
+  std::uint32_t packets = 0;            // number of PSNs: of its packets or of the responses
   bool admitted = false;                // begun; has its PSNs
-  wc_status doom = wc_status::success;  // fails with this when its turn comes
-  packet* copy = nullptr;               // of a put: its bytes, given back when it ends
-  time_point departure{};               // UC, UD: when its last packet has left
+  wc_status doom = wc_status::success;  // fails with this status when it is first in the queue
+  packet* copy = nullptr;               // of a put: its bytes, returned to the pool when it ends
+  time_point departure{};               // UC, UD: when its last packet was sent
 };
 
-// Requests and puts, in one order, each with room of their own. REQUIRES everywhere that the caller
-// accounts for the requests, as the interface says.
+// Requests and puts in one order, each with a separate capacity. REQUIRES everywhere that the
+// caller accounts for the requests, as the interface states.
 class send_queue {
  public:
   explicit send_queue(const queue_pair_options& o);
   send_entry& push(const send_request& r) noexcept;
   [[nodiscard]] bool has_room_for_put() const noexcept { return puts_ < most_puts_; }
-  // One send of `copy.length` bytes, which lie in `copy`. REQUIRES has_room_for_put().
+  // Adds a send of `copy.length` bytes, which are in `copy`. REQUIRES has_room_for_put().
   send_entry& put(packet& copy) noexcept;
   [[nodiscard]] send_entry& at(std::uint64_t index) noexcept { return ring_[index % ring_.size()]; }
   // Entries completed() ... posted() - 1 are outstanding.
@@ -58,11 +58,11 @@ class send_queue {
   [[nodiscard]] std::size_t requests() const noexcept {
     return static_cast<std::size_t>(posted_ - completed_) - puts_;
   }
-  // The next place, blank.
+  // The next entry, blank.
   send_entry& next() noexcept;
 
   std::size_t depth_;      // requests outstanding
-  std::size_t most_puts_;  // likewise
+  std::size_t most_puts_;  // puts outstanding
   std::size_t puts_ = 0;
   std::size_t max_segments_;
   std::size_t max_inline_;

@@ -1,4 +1,4 @@
-// The one source of chance of a simulated network: xoshiro256** seeded by splitmix64, and no
+// The only source of randomness of a simulated network: xoshiro256** seeded by splitmix64, and no
 // distribution of the standard library, whose results differ between implementations.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace cordma::transport::sim {
 namespace {
 
 bool is_atomic(opcode op) noexcept { return op == opcode::fetch_add || op == opcode::compare_swap; }
-// Answered with data; the others with an ack that may speak for several.
+// Answered with data; the others get an ack, which may cover several requests.
 bool is_answered(opcode op) noexcept { return op == opcode::read || is_atomic(op); }
 
 packet_kind kind_of(opcode op) noexcept {
@@ -18,7 +18,7 @@ packet_kind kind_of(opcode op) noexcept {
     case opcode::read: return packet_kind::read_request;
     case opcode::fetch_add:
     case opcode::compare_swap: return packet_kind::atomic_request;
-    case opcode::bind:  // done here; the flush has it complete in its turn
+    case opcode::bind:  // done on this side; the flush makes it complete in order
     case opcode::flush: return packet_kind::flush_request;
     default: return packet_kind::send;
   }
@@ -52,11 +52,11 @@ void rc_requester::pump() noexcept {
   rearm();
 }
 
-// Whether the request may begin: its turn has come, its fence is open, a read finds room.
+// True if the request may begin: it is first in order, its fence is open, a read fits the limit.
 bool rc_requester::admit(send_entry& e) noexcept {
   if (e.doom == wc_status::success) e.doom = pair_.inspect(e);
   if (e.doom != wc_status::success) {
-    // What was posted before it is carried out first, so that completions keep their order.
+    // Requests posted before it are carried out first, so that completions keep their order.
     if (cursor_ == pair_.sends().completed()) pair_.fail_send(e.doom, "failed at this side");
     return false;
   }
@@ -101,7 +101,7 @@ bool rc_requester::emit(send_entry& e, std::uint64_t psn) noexcept {
   } else {
     new_departure_ = departure_;
   }
-  if (idle) heard_ = now;  // silence counts from the first question
+  if (idle) heard_ = now;  // silence counts from the first request
   high_ = std::max(high_, psn + takes);
   packet_ += takes;
   CORDMA_ASSERT_OP(packet_, <=, e.packets);
@@ -125,7 +125,7 @@ void rc_requester::fill_message(send_entry& e, packet& p) noexcept {
   p.has_imm = p.last && (e.request.op == opcode::send_imm || e.request.op == opcode::write_imm);
 }
 
-// Long reads are asked for piece by piece, so that the responses fit the window.
+// A long read is requested piece by piece, so that the responses fit the window.
 bool rc_requester::fill_read(send_entry& e, packet& p, std::uint64_t psn) noexcept {
   const std::uint64_t left = e.packets - packet_;
   const std::uint64_t room = una_ + window - psn;
@@ -154,8 +154,8 @@ void rc_requester::on_answer(const packet& p) noexcept {
   pump();
 }
 
-// Everything before `psn` was carried out. False where the data of a read or an atomic before it is
-// not here: it was lost, for the answers come in order.
+// Everything before `psn` was carried out. False if the data of an earlier read or atomic is
+// missing: it was lost, because answers arrive in order.
 bool rc_requester::acknowledge_until(std::uint64_t psn) noexcept {
   while (una_ < psn) {
     const send_entry& e = pair_.sends().front();
@@ -190,7 +190,7 @@ void rc_requester::advance(std::uint64_t to) noexcept {
   restart_timer();
 }
 
-// The answer to una_ was lost, or the question was.
+// The answer to una_ was lost, or the request was.
 void rc_requester::missing() noexcept {
   if (asked_again_ == una_) return;
   asked_again_ = una_;

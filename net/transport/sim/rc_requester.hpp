@@ -15,16 +15,17 @@ class rc_requester {
  public:
   explicit rc_requester(sim_pair& p) noexcept : pair_(p) {}
   void start(std::uint64_t first_psn) noexcept;
-  // Sends what may be sent now.
+  // Sends everything that may be sent now.
   void pump() noexcept;
   // ack, nak, read_response, atomic_response
   void on_answer(const packet& p) noexcept;
   void on_alarm() noexcept;
-  // A NAK that came with the goodbye of the responder.
+  // A NAK in the goodbye of the responder.
   void on_last_nak(nak_code code, std::uint64_t psn) noexcept;
 
  private:
-  // Packets on their way, counting responses; and how many pass between two requests for an ack.
+  // Limit of packets in flight, counting responses; and the number of packets between two requests
+  // for an ack.
   static constexpr std::uint64_t window = most_under_way;
   static constexpr std::uint64_t ack_every = 16;
   // Retransmission begins after 1/255 of the peer timeout and doubles, up to 1/16 of it.
@@ -51,19 +52,19 @@ class rc_requester {
 
   sim_pair& pair_;
   std::uint64_t una_ = 0;       // oldest PSN without an answer
-  std::uint64_t high_ = 0;      // next PSN never sent
-  std::uint64_t assigned_ = 0;  // next PSN not given to a request
+  std::uint64_t high_ = 0;      // next PSN that was never sent
+  std::uint64_t assigned_ = 0;  // next PSN not assigned to a request
   std::uint64_t cursor_ = 0;    // the request to send from next, and its packet
   std::uint32_t packet_ = 0;
   std::uint32_t reads_ = 0;             // reads and atomics begun and not completed
-  std::uint64_t asked_again_ = no_psn;  // una_ at the last NAK that was followed
+  std::uint64_t asked_again_ = no_psn;  // una_ at the last NAK that led to a retransmission
   bool rnr_waiting_ = false;
   std::uint32_t rnr_tries_ = 0;
   time_point rnr_until_{};
   unsigned backoff_ = 0;
-  time_point heard_{};          // from the peer
-  time_point new_departure_{};  // of what was sent for the first time
-  time_point departure_{};      // of anything
+  time_point heard_{};          // time of the last packet from the peer
+  time_point new_departure_{};  // of packets sent for the first time
+  time_point departure_{};      // of any packet
   time_point retry_at_ = never;
 };
 

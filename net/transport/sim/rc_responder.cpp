@@ -17,7 +17,7 @@ void rc_responder::on_request(const packet& p) noexcept {
   if (p.psn < settled()) return again(p);
   if (failed_ != nak_code::none) return nak(failed_);
   if (p.psn < expected_) return lies_here(p);
-  // Every answer speaks for all before it: what would be answered waits until the messages in place are looked at.
+  // Every answer acknowledges all before it: answers wait until the messages in place are examined.
   if (p.psn == expected_ && (here_.empty() || goes_in_place(p))) {
     nak_sent_ = false;
     return execute(p);
@@ -40,7 +40,7 @@ void rc_responder::execute(const packet& p) noexcept {
   }
 }
 
-// Seen before: the answer was lost, or the network copied the packet.
+// A repeated packet: the answer was lost, or the network duplicated the packet.
 void rc_responder::again(const packet& p) noexcept {
   ++pair_.net().counters().duplicates;
   if (p.kind == packet_kind::read_request) return on_read(p);
@@ -62,8 +62,8 @@ bool rc_responder::goes_in_place(const packet& p) const noexcept {
          p.total <= arrivals::most_bytes;
 }
 
-// A packet that came before, of a message that was not looked at. Where messages wait for receives, the first one is
-// offered again.
+// A repeated packet of a message that was not examined. If messages wait for receives, the first
+// one is offered again.
 void rc_responder::lies_here(const packet& p) noexcept {
   ++pair_.net().counters().duplicates;
   if (!keeps_) return ack();
@@ -80,12 +80,12 @@ void rc_responder::looked_at(std::size_t taken, std::size_t stay) noexcept {
     keeps_ = true;
     pair_.owner().withdraw(pair_);
   }
-  if (!pair_.may_send()) return;  // nobody waits for an answer, or gets a receive
+  if (!pair_.may_send()) return;  // no peer waits for an answer, and no message gets a receive
   if (keeps_) return offer();
   answer();
 }
 
-// What stays takes receives, as if it came now.
+// Messages that stay take receives, as if they arrived now.
 void rc_responder::offer() noexcept {
   CORDMA_ASSERT(keeps_ && !in_.open());
   while (here_.whole() != 0) {
@@ -97,7 +97,8 @@ void rc_responder::offer() noexcept {
   answer();
 }
 
-// For all that was looked at, or took its receive; and for what was dropped meanwhile.
+// Acknowledges everything that was examined or took its receive; sends a NAK for packets dropped
+// meanwhile.
 void rc_responder::answer() noexcept {
   if (nak_sent_ && here_.whole() == 0) return nak(nak_code::sequence);
   ack();
@@ -123,7 +124,7 @@ void rc_responder::not_taken(inbound::outcome outcome, const packet& p) noexcept
     case inbound::outcome::done: return;
     case inbound::outcome::not_ready:
       ++pair_.net().counters().rnr_naks;
-      nak_sent_ = true;  // what follows is dropped until this one comes again
+      nak_sent_ = true;  // later packets are dropped until this one arrives again
       return nak(nak_code::not_ready);
     case inbound::outcome::access:
       return refuse(nak_code::access, {errc::connection_reset, "a write of the peer was refused"});
@@ -148,8 +149,8 @@ void rc_responder::not_taken(inbound::outcome outcome, const packet& p) noexcept
   }
 }
 
-// Reads change nothing, so one that was seen before is simply executed again. It may ask for more
-// than it did then: the pieces of a long read are cut anew after a loss.
+// Reads change nothing, so a repeated read is executed again. It may request more than before: the
+// pieces of a long read are divided anew after a loss.
 void rc_responder::on_read(const packet& p) noexcept {
   region_table::pin source;
   if (p.total != 0) {
@@ -157,7 +158,8 @@ void rc_responder::on_read(const packet& p) noexcept {
       source = pair_.pin_target(p, p.total, access::remote_read);
     }
     if (!source) {
-      if (p.psn < expected_) return;  // its memory is gone: the peer will ask for something new
+      // its memory was deregistered: the peer will send a new request
+      if (p.psn < expected_) return;
       return refuse(nak_code::access, {errc::connection_reset, "a read of the peer was refused"});
     }
   }
@@ -219,7 +221,7 @@ void rc_responder::answer_atomic(std::uint64_t psn, std::uint64_t value) noexcep
   pair_.net().transmit(p);
 }
 
-// Ends this side too. The peer learns it from the NAK, which is repeated as often as it asks.
+// Ends this side too. The peer is notified by the NAK, which is repeated for each of its requests.
 void rc_responder::refuse(nak_code code, failure why) noexcept {
   CORDMA_ASSERT_OP(failed_, ==, nak_code::none);
   failed_ = code;

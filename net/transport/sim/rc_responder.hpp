@@ -1,5 +1,4 @@
-// The receiving half of RC: executes each request once and in order, and answers it as often as it
-// is asked.
+// The receiving half of RC: executes each request once and in order, and answers each repetition.
 #pragma once
 
 #include <cordma/net/transport/sim/arrivals.hpp>
@@ -14,17 +13,18 @@ namespace cordma::transport::sim {
 class rc_responder {
  public:
   rc_responder(sim_pair& p, inbound& in) noexcept : pair_(p), in_(in), here_(p) {}
-  // `resources`: how many atomics the peer may have in flight; their results are kept.
+  // `resources`: limit of atomics that the peer may have in flight; their results are kept.
   void start(std::uint64_t first_psn, std::uint32_t resources);
   void on_request(const packet& p) noexcept;
-  // The next message that lies here whole. REQUIRES one for which the adapter was called.
+  // The next complete message in place. REQUIRES one for which the adapter was called.
   [[nodiscard]] const packet& hand_out() noexcept { return here_.hand_out(); }
-  // So many of those that were handed out were looked at. Where others stay, all that are here take receives.
+  // Of the messages returned, `taken` were examined and consumed. If `stay` is not 0, all messages
+  // in place take receives.
   void looked_at(std::size_t taken, std::size_t stay) noexcept;
-  // Why it answers nothing new any more. What was carried out before is still answered again.
+  // The reason why it answers no new request. Earlier requests are still answered again.
   [[nodiscard]] nak_code failed() const noexcept { return failed_; }
-  // The PSN before which everything was carried out, and every message in place looked at: the peer gets no answer for
-  // what is behind it.
+  // The PSN before which everything was carried out, and every message in place examined: the peer
+  // gets no answer for later packets.
   [[nodiscard]] std::uint64_t settled() const noexcept {
     return here_.empty() ? expected_ : here_.front().psn;
   }
@@ -53,9 +53,9 @@ class rc_responder {
   sim_pair& pair_;
   inbound& in_;
   arrivals here_;
-  bool keeps_ = false;  // what is here waits for receives
+  bool keeps_ = false;  // the messages in place wait for receives
   std::uint64_t expected_ = 0;
-  bool nak_sent_ = false;  // for expected_, or to be with answer(): one is enough
+  bool nak_sent_ = false;  // for expected_, or to be sent by answer(): one is enough
   nak_code failed_ = nak_code::none;
   std::vector<result_of_atomic> atomics_;
   std::size_t next_atomic_ = 0;

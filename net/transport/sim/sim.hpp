@@ -1,6 +1,6 @@
 // A network in one process: hosts, links and faults on one reactor, in virtual time. Queue pairs
-// behave packet by packet as those of an RDMA NIC do, and one seed decides everything that is left to
-// chance, so that whatever happened once happens again. README.md shows a test that uses it.
+// behave packet by packet as those of an RDMA NIC do. One seed decides everything random, so that
+// every run can be repeated. README.md shows a test that uses it.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -18,7 +18,7 @@ struct link_options {
   std::uint64_t bits_per_second = 0;  // 0: packets take no time to send
   std::uint64_t queue_bytes = 0;      // more than this waiting to be sent is dropped; 0: no limit
   double loss = 0;
-  double duplicate = 0;  // the copy comes up to reorder_delay later
+  double duplicate = 0;  // the copy arrives up to reorder_delay later
   double reorder = 0;    // the packet is held back up to reorder_delay, others overtake it
   duration reorder_delay = std::chrono::microseconds(50);
 };
@@ -26,22 +26,23 @@ struct link_options {
 struct network_options {
   std::uint64_t seed = 1;
   std::uint32_t mtu = 1024;  // payload bytes per packet, 256 ... 4096
-  link_options link{};  // of every pair of hosts until set_link(); a host reaches itself cleanly
+  // of every pair of hosts until set_link(); a host reaches itself without faults
+  link_options link{};
   std::uint32_t max_queue_pairs = 4096;  // per adapter; then connecting fails with `full`
-  // Chance that queue_pair::put() finds its room full, 0 ... 1.
+  // Probability that queue_pair::put() finds no free entry, 0 ... 1.
   double refused_puts = 0;
-  // As devices do: one poll hands out completions and all events, also those that came later. Else each comes in
-  // its order.
+  // True: one poll returns completions and all events, also later ones, as devices do. False: each
+  // is returned in its order.
   bool events_with_completions = false;
 };
 
-// Faults that were really injected: what a test prints, to show that it tested something.
+// Faults that were injected: printed by tests, to show that they tested something.
 struct fault_counters {
-  std::uint64_t delayed = 0;  // packets that jitter made later
+  std::uint64_t delayed = 0;  // packets that jitter delayed
   std::uint64_t lost = 0;
   std::uint64_t duplicated = 0;
   std::uint64_t reordered = 0;
-  std::uint64_t partitioned = 0;    // packets that a cut link swallowed
+  std::uint64_t partitioned = 0;    // packets dropped by a cut link
   std::uint64_t overflowed = 0;     // packets dropped at queue_bytes
   std::uint64_t to_dead_hosts = 0;  // packets from or to a host that was killed
   std::uint64_t stalls = 0;
@@ -51,19 +52,19 @@ struct fault_counters {
   std::uint64_t failed_requests = 0;
   std::uint64_t corrupted_completions = 0;
   std::uint64_t refused_puts = 0;
-  // "lost 12, duplicated 3, ...": what is not zero.
+  // "lost 12, duplicated 3, ...": the counters that are not zero.
   [[nodiscard]] std::string text() const;
 };
 
-// What the protocols did about it.
+// Reactions of the protocols to faults.
 struct protocol_counters {
-  std::uint64_t packets = 0;        // handed to links
+  std::uint64_t packets = 0;        // passed to links
   std::uint64_t retransmitted = 0;  // RC packets sent again
   std::uint64_t timeouts = 0;       // RC retransmissions started by the timer
   std::uint64_t sequence_naks = 0;
   std::uint64_t rnr_naks = 0;          // messages that found no receive
   std::uint64_t replayed_atomics = 0;  // answered from memory, not executed again
-  std::uint64_t duplicates = 0;        // packets seen before, dropped
+  std::uint64_t duplicates = 0;        // repeated packets, dropped
   std::uint64_t uc_dropped = 0;        // UC messages that were not delivered
   std::uint64_t ud_no_receive = 0;     // datagrams that found no receive, or one too small
   std::uint64_t ud_wrong_qkey = 0;
@@ -73,9 +74,9 @@ struct protocol_counters {
 
 class fabric;
 
-// Bound to the thread of its reactor, which outlives it. Domains keep the network alive. Hosts come
-// into being when first named. REQUIRES for all calls: host names that make_domain() or add_host()
-// got.
+// Bound to the thread of its reactor, which must outlive it. Domains keep the network alive. A host
+// is created when it is first named. REQUIRES for all calls: host names that were passed to
+// make_domain() or add_host().
 class network {
  public:
   network(const network_options& options, reactor& home);
@@ -85,15 +86,15 @@ class network {
 
   // The RDMA device of a host, the same for every call until the host is killed.
   [[nodiscard]] std::shared_ptr<domain> make_domain(std::string_view host);
-  // Before a host is first used. The path MTU is the smaller one of both ends.
+  // Creates a host, before it is first used. The path MTU is the smaller one of both ends.
   void add_host(std::string_view host, std::uint32_t mtu);
 
-  // What the port of the host's device says that it carries, in megabits per second: its capabilities' rate,
-  // by which rails share. 0, as at first: unknown. Links carry what they do.
+  // Sets the rate that the port of the host's device reports in its capabilities, in megabits per
+  // second; rails are shared by it. 0, the initial value: unknown. It does not change the links.
   void set_rate(std::string_view host, std::uint64_t megabits_per_second);
 
   void set_link(std::string_view from, std::string_view to, const link_options& options);
-  // Every link between different hosts, those to come as well.
+  // Every link between different hosts, including later ones.
   void set_links(const link_options& options);
   [[nodiscard]] link_options link(std::string_view from, std::string_view to) const;
 
@@ -104,29 +105,31 @@ class network {
   void heal(std::string_view a, std::string_view b);       // both ways
   void heal_all();
 
-  // The host does nothing for so long: takes no packet, sends none, reports no completion.
+  // The host does nothing for this time: it receives and sends no packet and reports no completion.
   void stall(std::string_view host, duration how_long);
-  // Everything on the host ends without a goodbye: peers notice by their timeouts only. Its own
+  // Everything on the host ends without a goodbye: peers notice only by their timeouts. Its own
   // requests are flushed, so that its coroutines can end; nothing they do reaches the network.
   void kill(std::string_view host);
-  // A fresh host of this name, with nothing on it: call make_domain() again. REQUIRES it was killed.
+  // Creates a new host of this name, with nothing on it: call make_domain() again. REQUIRES that it
+  // was killed.
   void revive(std::string_view host);
   [[nodiscard]] bool alive(std::string_view host) const;
 
   // The n-th registration, open, listen, connect, accept or create of the host from now on (1 = the
   // next) fails with no_memory. 0: none.
   void fail_allocation(std::string_view host, std::uint32_t n);
-  // The n-th send, write, read or atomic posted from now on (1 = the next), puts among them, is not carried out and
-  // fails with `status` when its turn comes; on UC and RC that ends the connection.
+  // The n-th send, write, read or atomic posted from now on (1 = the next), including puts, is not
+  // carried out and fails with `status` when it is first in the queue; on UC and RC that ends the
+  // connection.
   void fail_request(std::string_view host, std::uint32_t n, wc_status status);
   void fail_request(queue_pair& pair, std::uint32_t n, wc_status status);
-  // The n-th completion handed out on the host from now on carries an id that was never posted.
+  // The n-th completion returned on the host from now on carries an id that was never posted.
   void corrupt_completion(std::string_view host, std::uint32_t n);
 
   [[nodiscard]] std::uint64_t seed() const noexcept;
   [[nodiscard]] const fault_counters& faults() const noexcept;
   [[nodiscard]] const protocol_counters& counters() const noexcept;
-  // Of every packet event so far, with its time and fate: equal in two runs of one seed.
+  // Hash of every packet event so far, with its time and fate: equal in two runs of one seed.
   [[nodiscard]] std::uint64_t trace_hash() const noexcept;
 
  private:

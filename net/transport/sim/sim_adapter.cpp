@@ -13,7 +13,7 @@ namespace cordma::transport::sim {
 namespace {
 
 constexpr std::size_t first_ring = 256;
-// What nobody posts: flipped into the id of a completion that is to be corrupted.
+// No request has this id: it is flipped into the id of a completion that is to be corrupted.
 constexpr std::uint64_t garbage = 0x5AA55AA5DEADBEEFULL;
 
 }  // namespace
@@ -89,13 +89,15 @@ std::size_t sim_adapter::poll(std::span<completion> out, bool& progressed) noexc
     first_done_ = (first_done_ + 1) & (ring_.size() - 1);
     --done_count_;
   }
-  // Else alone: whether the caller looks at events or at completions first, the order is kept.
+  // Otherwise separately: the order is kept whether the caller processes events or completions
+  // first.
   events_ready_ = (together || n + arrived_count_ == 0) && may_tell();
   if (events_ready_) progressed = true;
   return n;
 }
 
-// Those of one sender stand together: who lets one stay then finds all behind it.
+// Messages of one sender are adjacent: a caller that lets one stay then finds all later ones behind
+// it.
 void sim_adapter::add_arrived(const arrived_message& m) noexcept {
   const auto end = arrived_.begin() + static_cast<std::ptrdiff_t>(arrived_count_);
   auto at = end;

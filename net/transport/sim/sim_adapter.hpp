@@ -48,8 +48,8 @@ class sim_receive_queue final : public software_receive_queue {
   sim_adapter& owner_;
 };
 
-// Completions, messages in place and events leave in the order in which they came about: none overtakes
-// another, but that those messages of one poll stand together that are from one sender.
+// Completions, messages in place and events are returned in the order of their occurrence: none
+// overtakes another, except that the messages of one poll are grouped by sender.
 class sim_adapter final : public adapter, public receive_queue_home {
  public:
   sim_adapter(std::shared_ptr<sim_domain> of, unique_fd event_fd);
@@ -78,15 +78,15 @@ class sim_adapter final : public adapter, public receive_queue_home {
 
   // For queue pairs and the connection manager.
   [[nodiscard]] const std::shared_ptr<host>& share_host() const noexcept { return domain_->host_; }
-  // `from`: the receive queue whose receive it is, or null.
+  // `from`: the receive queue of the completed receive, or null.
   void push(std::uint32_t number, const completion& c, const receive_queue* from) noexcept;
   void push(cm_event e);
-  // A message of it lies there whole, to be handed out in its turn.
+  // A complete message of it is in place, to be returned in its order.
   void push(sim_pair& from) noexcept;
-  // What it has to hand out takes receives instead.
+  // Its pending messages take receives instead.
   void withdraw(const sim_pair& from) noexcept;
   void add(sim_pair&) noexcept { ++pairs_; }
-  // Nothing of it is reported any more, save shared receives: as of nobody.
+  // Its completions are no longer reported, except for shared receives: these have no sender.
   void remove(sim_pair& p) noexcept;
   void remove(const sim_listener& l) noexcept;
   void remove(const sim_receive_queue& q) noexcept;
@@ -103,7 +103,7 @@ class sim_adapter final : public adapter, public receive_queue_home {
     std::uint64_t order;
     cm_event what;
   };
-  // Options as they are granted to one more queue pair, paid for.
+  // Options as they are granted to one more queue pair, after charging for it.
   [[nodiscard]] result<queue_pair_options> admit(const queue_pair_options& asked) const;
   [[nodiscard]] host& home() const noexcept { return *domain_->host_; }
   [[nodiscard]] host::request* own_request(std::uint64_t id) noexcept;
@@ -115,7 +115,7 @@ class sim_adapter final : public adapter, public receive_queue_home {
   void add(const finished& f) noexcept;
   void grow();
   void add_arrived(const arrived_message& m) noexcept;
-  // Drops the completions that `keep` does not keep.
+  // Drops the completions for which `keep` is false.
   template <class Keep>
   void sift(Keep keep) noexcept;
 

@@ -127,7 +127,7 @@ result<std::uint32_t> sim_pair::make_window(const window_range& range) {
   return windows_.make(range);
 }
 
-// The request that is to fail, where this is it.
+// Dooms the request if it is the one to fail.
 void sim_pair::doom(send_entry& e) noexcept {
   if (requests_left_ != 0 && --requests_left_ == 0) e.doom = request_status_;
   host_->charge_request(e.doom);
@@ -165,7 +165,7 @@ packet& sim_pair::new_packet(packet_kind kind) noexcept {
 
 // ---- completing ----
 
-// The oldest one. What was put has nothing to complete.
+// The oldest request. A put has no completion.
 void sim_pair::complete_send(wc_status status) noexcept {
   if (sends_.front().copy == nullptr) report_send(sends_.front(), status);
   end_send();
@@ -263,11 +263,11 @@ void sim_pair::finish_closing() noexcept {
     return fail({errc::not_connected, "closed by this side"}, farewell::silent);
   if (goodbye_said_) return;
   goodbye_said_ = true;
-  if (bye_waits_) {  // both sides closed at once, and the peer is through already
+  if (bye_waits_) {  // both sides closed at once, and the peer has finished already
     host_->send_control(packet_kind::bye_ack, id_, peer_, {});
     return fail({errc::not_connected, "closed by both sides"}, farewell::silent);
   }
-  // The rest of the goodbye takes a round trip; what the peer sent before it still arrives.
+  // The rest of the goodbye takes a round trip; packets that the peer sent before it still arrive.
   host_->say_goodbye(id_, peer_, {.graceful = true}, options_.peer_timeout);
 }
 
@@ -280,7 +280,7 @@ void sim_pair::abort() noexcept {
   fail({errc::connection_reset, "aborted by this side"}, farewell::reset);
 }
 
-// ---- what the network brings ----
+// ---- input from the network ----
 
 void sim_pair::receive(const packet& p) noexcept {
   if (p.kind == packet_kind::datagram) {
@@ -291,7 +291,7 @@ void sim_pair::receive(const packet& p) noexcept {
     ++net().counters().stray;
     return;
   }
-  // What the client sends proves that it knows: its confirmation was lost or overtaken.
+  // A packet of the client proves that it is connected: its confirmation was lost or overtaken.
   if (state_ == state::accepting || state_ == state::attaching) went_up({});
   const bool answers_still = state_ == state::error && responder_.failed() != nak_code::none;
   if (options_.type == service::uc) {
@@ -305,8 +305,8 @@ void sim_pair::receive(const packet& p) noexcept {
 
 // ---- alarms ----
 
-// At most one entry of the heap per alarm, as long as deadlines only move away: it goes off early,
-// sees that, and is put back. So that nothing is ever taken out of the heap.
+// At most one entry of the heap per alarm, as long as deadlines only move away: an early alarm goes
+// off, detects that, and is scheduled again. So no entry is ever removed from the heap.
 void sim_pair::set_alarm(alarm which, time_point when) noexcept {
   alarm_clock& a = alarms_[static_cast<std::size_t>(which)];
   a.deadline = when;
@@ -333,8 +333,8 @@ void sim_pair::on_alarm(std::uint8_t which, std::uint64_t token) noexcept {
   }
 }
 
-// A keepalive that costs nothing while all is well: only where the network knows that the peer
-// cannot be heard does the clock run.
+// A keepalive that is free while all is well: the clock runs only if the network cannot deliver
+// packets of the peer.
 void sim_pair::watch_for_silence() noexcept {
   if (!may_send() || peer_.number == 0) return;
   const time_point since = net().silent_since(id_, peer_);

@@ -1,4 +1,4 @@
-// A simulated queue pair: its queues, its state, and the protocol that its service speaks.
+// A simulated queue pair: its queues, its state, and the protocol of its service.
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -17,19 +17,20 @@ namespace cordma::transport::sim {
 
 class sim_adapter;
 
-// Whether the peer hears of the end: `silent` where it knows, or must find out by itself.
+// Whether the peer is notified of the end: `silent` if it knows already, or must find out by
+// itself.
 enum class farewell : std::uint8_t { silent, graceful, reset };
 
 enum class pair_state : std::uint8_t {
   idle,        // created, not connected; a datagram port is connected from the start
-  connecting,  // asked a listener
+  connecting,  // sent a request to a listener
   accepting,   // answered; the client has not confirmed
   attaching,   // has the peer's descriptor; the peer has not confirmed
   connected,
-  closing,  // disconnect() came: carries out what was posted, then says goodbye
+  closing,  // disconnect() was called: carries out posted requests, then sends goodbye
   error,
 };
-// Whether the right one may follow the left one.
+// True if the second state may follow the first.
 [[nodiscard]] constexpr bool operator>>(pair_state from, pair_state to) noexcept {
   switch (to) {
     case pair_state::idle: return false;
@@ -72,24 +73,24 @@ class sim_pair final : public queue_pair {
   // ---- connection management ----
   void begin_connect(std::uint32_t peer_host, std::uint16_t port, std::span<const std::byte> data);
   void begin_accept(const host::request& asked, std::span<const std::byte> data);
-  // What the connection manager of the host got for this queue pair.
+  // A packet that the connection manager of the host received for this queue pair.
   void on_control(const packet& p) noexcept;
   void on_goodbye_done() noexcept;
   void watch_for_silence() noexcept;
 
-  // ---- what the network brings ----
+  // ---- input from the network ----
   void receive(const packet& p) noexcept;
   void on_alarm(std::uint8_t which, std::uint64_t token) noexcept;
 
   // ---- messages in place, for the adapter ----
   // REQUIRES one for which push() was called, and no withdraw() since.
   [[nodiscard]] arrived_message hand_out() noexcept;
-  // Of those handed out, the first were taken, and the others stay.
+  // Of the returned messages, the first `taken` were consumed, and the others stay.
   void looked_at(std::size_t taken, std::size_t stay) noexcept {
     responder_.looked_at(taken, stay);
   }
 
-  // ---- for the parts ----
+  // ---- for the protocol parts ----
   [[nodiscard]] fabric& net() noexcept { return host_->net(); }
   [[nodiscard]] host& home() noexcept { return *host_; }
   [[nodiscard]] sim_adapter& owner() noexcept { return owner_; }
@@ -99,10 +100,10 @@ class sim_pair final : public queue_pair {
   [[nodiscard]] std::uint32_t mtu() const noexcept { return mtu_; }
   [[nodiscard]] send_queue& sends() noexcept { return sends_; }
   [[nodiscard]] recv_queue& recvs() noexcept { return recvs_; }
-  // Where receives are shared, one of them is taken for the message that has none.
+  // With shared receives, takes one of them for the message that has none.
   [[nodiscard]] bool has_receive() noexcept { return !recvs_.empty() || borrow(); }
   [[nodiscard]] window_set& windows() noexcept { return windows_; }
-  // The first bytes of what the peer's packet asks for.
+  // The first bytes of the target of the peer's packet.
   [[nodiscard]] region_table::pin pin_target(const packet& p, std::uint64_t bytes,
                                              access wanted) noexcept {
     return host_->regions().resolve(p.rkey, p.remote_addr, bytes, wanted, windows_.owner());
@@ -119,10 +120,10 @@ class sim_pair final : public queue_pair {
   void complete_send(wc_status status) noexcept;
   // Completes the oldest receive.
   void complete_recv(wc_status status, const packet& last, std::uint64_t bytes) noexcept;
-  // The oldest send fails, and the queue pair with it.
+  // Fails the oldest send, and the queue pair with it.
   void fail_send(wc_status status, std::string message) noexcept;
   void fail(failure why, farewell tell) noexcept;
-  // The local check of a request about to be carried out.
+  // The local check of a request that is about to be carried out.
   [[nodiscard]] wc_status inspect(const send_entry& e) noexcept;
   // The fault to inject, once: the n-th request fails.
   void fail_request(std::uint32_t n, wc_status status) noexcept {
@@ -140,7 +141,7 @@ class sim_pair final : public queue_pair {
   struct alarm_clock {
     time_point deadline = never;
     time_point queued = never;  // the entry in the network's heap, which may be earlier
-    std::uint64_t token = 0;    // of that entry; older ones mean nothing
+    std::uint64_t token = 0;    // of that entry; older ones are ignored
   };
 
   void pump() noexcept;
@@ -172,7 +173,7 @@ class sim_pair final : public queue_pair {
   checked_state<pair_state> state_{state::idle};
   bool disconnect_called_ = false;
   bool goodbye_said_ = false;
-  bool bye_waits_ = false;  // the peer closed too and waits until we are through
+  bool bye_waits_ = false;  // the peer closed too and waits until this side has finished
   std::uint64_t close_at_ = 0;
   std::uint32_t requests_left_ = 0;
   wc_status request_status_ = wc_status::success;
@@ -183,7 +184,7 @@ class sim_pair final : public queue_pair {
   std::array<alarm_clock, alarm_count> alarms_;
   software_receive_queue* shared_;
   send_queue sends_;
-  recv_queue recvs_;  // where they are shared, the one that a message has taken
+  recv_queue recvs_;  // with shared receives, only the one that a message has taken
   window_set windows_;
   inbound inbound_{*this};
   rc_requester requester_{*this};

@@ -1,4 +1,4 @@
-// How a queue pair comes up: by connect and accept, or by the descriptors of both sides.
+// Connects a queue pair: by connect and accept, or by the descriptors of both sides.
 #include <cordma/net/transport/sim/descriptor.hpp>
 #include <cordma/net/transport/sim/sim_adapter.hpp>
 #include <cordma/net/transport/sim/sim_pair.hpp>
@@ -7,7 +7,7 @@
 
 namespace cordma::transport::sim {
 namespace {
-// A question goes out this often before connect_timeout ends.
+// Number of times that a request is sent before connect_timeout ends.
 constexpr int tries = 32;
 }  // namespace
 
@@ -43,7 +43,7 @@ void sim_pair::begin_accept(const host::request& asked, std::span<const std::byt
   send_handshake();
 }
 
-// Both sides' limits are known: the smaller ones hold.
+// Both sides' limits are known: the smaller ones apply.
 void sim_pair::agree(const handshake& theirs) noexcept {
   options_.read_depth = std::min(options_.read_depth, theirs.read_depth);
   mtu_ = std::min(mtu_, net().at(peer_.host).mtu());
@@ -97,7 +97,7 @@ void sim_pair::on_control(const packet& p) noexcept {
       if (p.from == peer_ && may_send()) {  // our confirmation was lost
         return host_->send_control(packet_kind::ready, id_, peer_, {});
       }
-      // Given up meanwhile.
+      // The attempt was given up meanwhile.
       return host_->send_control(packet_kind::bye, id_, p.from, {});
     case packet_kind::ready:
       if (state_ == state::accepting && p.from == peer_) went_up({});
@@ -138,7 +138,7 @@ void sim_pair::on_refuse(const packet& p) noexcept {
 void sim_pair::on_bye(const packet& p) noexcept {
   const bool mine = p.from == peer_ || state_ == state::connecting;
   if (mine && state_ == state::closing && p.cm.graceful && !goodbye_said_) {
-    bye_waits_ = true;  // answered when what was posted has been carried out
+    bye_waits_ = true;  // answered when the posted requests have been carried out
     return;
   }
   host_->send_control(packet_kind::bye_ack, id_, p.from, {});
@@ -187,7 +187,8 @@ result<void> sim_pair::connect(std::span<const std::byte> peer_descriptor) {
 }
 
 void sim_pair::on_attach(const packet& p) noexcept {
-  if (state_ == state::idle) return;  // its user has yet to connect it; the peer asks again
+  if (state_ == state::idle)
+    return;  // its user has yet to connect it; the peer repeats its request
   if (p.from != peer_ || state_ == state::error) {
     return host_->send_control(packet_kind::refuse, id_, p.from, {.why = errc::rejected});
   }

@@ -34,11 +34,11 @@ void unreliable::pump() noexcept {
   send_queue& q = pair_.sends();
   const time_point now = pair_.net().now();
   while (pair_.may_send()) {
-    if (q.completed() < cursor_) {  // one at a time is on its way out
+    if (q.completed() < cursor_) {  // one request at a time is being sent
       const send_entry& e = q.front();
       if (e.departure > now) break;
       if (e.doom == wc_status::success || pair_.options().type == service::ud) {
-        // A datagram port survives what its requests die of: it serves many peers.
+        // A datagram port survives failures of its requests: it serves many peers.
         pair_.complete_send(e.doom);
       } else {
         pair_.fail_send(e.doom, "failed at this side");

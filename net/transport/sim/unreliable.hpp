@@ -1,4 +1,4 @@
-// UC and UD: nothing is acknowledged, and a send is complete when its last packet has left.
+// UC and UD: nothing is acknowledged, and a send is complete when its last packet was sent.
 #pragma once
 
 #include <cordma/net/transport/sim/inbound.hpp>
@@ -13,7 +13,7 @@ class unreliable {
  public:
   unreliable(sim_pair& p, inbound& in) noexcept : pair_(p), in_(in) {}
   void start(std::uint64_t first_psn, std::uint64_t expected) noexcept;
-  // Sends what was posted and completes what has left.
+  // Sends posted requests and completes those whose packets were sent.
   void pump() noexcept;
   void on_message(const packet& p) noexcept;   // UC
   void on_datagram(const packet& p) noexcept;  // UD
@@ -32,7 +32,7 @@ class unreliable {
   bool skipping_ = false;  // until the next first packet
 };
 
-// A datagram_peer's address: one host, or one multicast group, in this network.
+// The address in a datagram_peer: one host, or one multicast group, in this network.
 struct datagram_address {
   bool is_group = false;
   std::uint32_t host_or_group = 0;

@@ -42,7 +42,7 @@ bool access_target::begin_read(std::uint32_t number, region_table::pin& held) no
     answers_.end_with(number);
     return false;
   }
-  // A word is taken whole, in however many pieces it goes.
+  // A word is accessed in a single access, in however many pieces it is transferred.
   if (is_word(held.data(), a.length)) {
     a.value = load_word(held.data());
   } else if (a.length == word_bytes) {

@@ -1,4 +1,4 @@
-// The side of a connection that its peer reads, writes and changes, without I/O.
+// The target side of a connection's one-sided operations, without I/O.
 #pragma once
 
 #include <cordma/net/transport/tcp/queues.hpp>
@@ -6,7 +6,7 @@
 
 namespace cordma::transport::tcp {
 
-// Why a request is refused.
+// The reason to refuse a request.
 struct refusal {
   wc_status status = wc_status::success;
   const char* what = "";
@@ -24,12 +24,13 @@ class access_target {
   [[nodiscard]] answer_queue& answers() noexcept { return answers_; }
   [[nodiscard]] const answer_queue& answers() const noexcept { return answers_; }
 
-  // What the peer asks for: its key may be that of a window.
+  // The region of a peer's request: its key may be that of a window.
   [[nodiscard]] region_table::pin pin(std::uint64_t rkey, std::uint64_t addr, std::uint64_t length,
                                       access wanted) noexcept {
     return regions_.resolve(rkey, addr, length, wanted, windows_.owner());
   }
-  // The requests of the peer; `number` is theirs. A read or an atomic is answered where it is not refused.
+  // Check the requests of the peer; `number` is the request's number at the peer. A read or an
+  // atomic that is not refused is queued for its answer.
   [[nodiscard]] refusal write(const frame& f) noexcept {
     if (allows(f, access::remote_write)) return {};
     return {wc_status::rem_access_err, "wrote to memory it has no right to write to"};
@@ -39,15 +40,15 @@ class access_target {
   void refuse(wc_status status, std::uint16_t number) noexcept {
     answers_.push({frame_type::nak, status, number, 0, 0, 0, 0});
   }
-  // Where an answer begins; `held`: what a read reads. False, and its sender is refused, where it may not be read any
-  // more.
+  // Called where an answer begins; `held`: the memory of a read. False if it may not be read any
+  // more; the sender is then refused.
   [[nodiscard]] bool begin_answer(std::uint32_t number, region_table::pin& held) noexcept {
     return answers_[number].length == 0 || begin_read(number, held);
   }
-  // A word that has come whole. False where it may not be written any more.
+  // Stores a word that has arrived completely. False if it may not be written any more.
   [[nodiscard]] bool store(const frame& f, std::uint64_t word) noexcept;
 
-  // What is registered here, for requests of this side.
+  // The memory registered here, for requests of this side.
   [[nodiscard]] const memory_range* local(std::uint32_t lkey) const noexcept {
     return regions_.local(lkey);
   }

@@ -1,4 +1,4 @@
-// The connections whose sockets every poll asks.
+// The active connections: their sockets are read in every poll.
 #pragma once
 
 #include <array>
@@ -14,17 +14,17 @@ class active_set {
   static constexpr std::size_t most = 4;
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] bool has(const connection& c) const noexcept;
-  // In the place of the idlest one, if there is one that is idle.
+  // Takes the slot of the most idle connection, if an idle one exists.
   void add(connection& c) noexcept;
   void remove(const connection& c) noexcept;
-  // True if anything came.
+  // True if any data arrived.
   [[nodiscard]] bool receive() noexcept;
-  // See connection::follow(). False where the epoll set did not take one of them.
+  // See connection::follow(). False if the epoll set did not accept one of them.
   [[nodiscard]] bool follow() noexcept;
   [[nodiscard]] bool are_drained() const noexcept;
 
  private:
-  static constexpr unsigned most_misses = 64;  // then another than the only one is not active
+  static constexpr unsigned most_misses = 64;  // then it leaves, unless it is the only one
   struct candidate {
     connection* who = nullptr;
     unsigned misses = 0;

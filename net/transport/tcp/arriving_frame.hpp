@@ -1,4 +1,5 @@
-// The frame that is arriving: its header, which may come in pieces, and where its payload goes.
+// The frame that is arriving: its header, which may arrive in pieces, and the destination of its
+// payload.
 #pragma once
 
 #include <cordma/net/transport/tcp/frame.hpp>
@@ -15,7 +16,8 @@ enum class destination : std::uint8_t { none, receive, region, answer, nowhere }
 // Bound to the adapter's thread.
 class arriving_frame {
  public:
-  // A header, from here and what came before. `used`: of `bytes`, which may end in the middle of it.
+  // Decodes a header from `bytes`, after the saved part of it, if any. `used`: number of bytes of
+  // `bytes` consumed, which may end within the header.
   [[nodiscard, gnu::always_inline]] decoded read_header(std::span<const std::byte> bytes,
                                                         std::size_t& used) noexcept {
     if (saved_ != 0) [[unlikely]]
@@ -38,18 +40,19 @@ class arriving_frame {
   [[nodiscard]] destination into() const noexcept { return into_; }
   [[nodiscard]] bool has_payload() const noexcept { return into_ != destination::none; }
   [[nodiscard]] std::uint32_t left() const noexcept { return left_; }      // bytes
-  [[nodiscard]] std::uint32_t offset() const noexcept { return offset_; }  // bytes in place
-  // True if that was the last of it.
+  [[nodiscard]] std::uint32_t offset() const noexcept { return offset_; }  // bytes already stored
+  // True if these were the last bytes of the payload.
   [[nodiscard]] bool advance(std::size_t bytes) noexcept {
     CORDMA_ASSERT_OP(bytes, <=, left_);
     offset_ += static_cast<std::uint32_t>(bytes);
     left_ -= static_cast<std::uint32_t>(bytes);
     return left_ == 0;
   }
-  // Returns where it went.
+  // Returns the destination of the payload.
   destination end_payload() noexcept { return std::exchange(into_, destination::none); }
 
-  // A word is put into place whole, in however many pieces it comes. True if this is the last one.
+  // A word is stored in a single access, in however many pieces it arrives. True if this is the
+  // last piece.
   [[nodiscard]] bool add_to_word(std::span<const std::byte> bytes) noexcept {
     std::memcpy(&word_[offset_], bytes.data(), bytes.size());
     return bytes.size() == left_;
@@ -60,12 +63,12 @@ class arriving_frame {
     return value;
   }
 
-  // Of the payload that is arriving, or else of the one before: what the next one may be like.
+  // Length of the arriving payload, or else of the previous one: a guess for the next one.
   void expect(std::uint32_t bytes) noexcept { expected_ = bytes; }
   [[nodiscard]] std::uint32_t expected() const noexcept { return expected_; }
 
  private:
-  // Of a header that comes in pieces.
+  // Decodes a header that arrives in pieces.
   [[nodiscard, gnu::noinline]] decoded read_rest(std::span<const std::byte> bytes,
                                                  std::size_t& used) noexcept {
     used = std::min(decode({pieces_.data(), saved_}).size - saved_, bytes.size());
@@ -84,7 +87,7 @@ class arriving_frame {
   std::uint32_t left_ = 0;
   std::uint32_t offset_ = 0;
   std::uint32_t expected_ = 0;
-  std::size_t saved_ = 0;  // bytes of a header that came in pieces
+  std::size_t saved_ = 0;  // bytes of a header that arrived in pieces
   header_buffer pieces_;
   std::array<std::byte, word_bytes> word_;
 };

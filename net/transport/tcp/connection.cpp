@@ -5,7 +5,7 @@
 namespace cordma::transport::tcp {
 namespace {
 
-// In digits, too few to take memory.
+// Decimal digits, short enough to need no allocation.
 std::string milliseconds(duration d) noexcept {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
 }
@@ -115,7 +115,8 @@ std::size_t connection::take(std::span<completion> out) noexcept {
   return n;
 }
 
-// Of a connection that has failed: those that were flushed in this poll are for the next one.
+// Completions of a failed connection: those that were flushed in this poll are returned by the next
+// one.
 std::size_t connection::take_last(std::span<completion> out) noexcept {
   std::size_t n = 0;
   const bool hold = life_.failed_in(home_.running_poll());
@@ -216,8 +217,8 @@ void connection::starve() noexcept {
                                               ": free some, or raise the memory limit"}));
 }
 
-// Called after every transmission, and where nothing may leave: as long as the peer owes something,
-// be it a receive, it is watched.
+// Called after every transmission, and if nothing may be sent. The peer is watched as long as it
+// owes something, even if only a receive.
 void connection::watch_if_owed() noexcept {
   if (!owes_something() || !socket_) return;
   watch_.start(home_.home(), options_.peer_timeout / 2);
@@ -253,7 +254,7 @@ void connection::on_watch() noexcept {
   if (!owes_something()) return;
   watch_.go_on(home_.home(), options_.peer_timeout / 2);
   if (silent_periods == 0) return;
-  // A peer that is only asked for a receive owes no answer: it is asked whether it has one.
+  // A peer that owes only a receive owes no response: this probes if it has one.
   probe_.ask_for_life();
   transmit();
   watch_.overlook();

@@ -1,4 +1,4 @@
-// One reliable connection: two queues, one socket. What it promises is in README.md.
+// One reliable connection: two queues, one socket. Its guarantees are in README.md.
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -15,11 +15,12 @@
 
 namespace cordma::transport::tcp {
 
-// What the peer's requests come to.
+// The treatment of the peer's requests.
 enum class peer_requests : std::uint8_t {
   carried_out,
-  dropped,  // a message found no receive: what the peer had sent behind it is, until it has heard
-  over,     // it said goodbye
+  // a message found no receive: later requests are dropped until the peer has learned of it
+  dropped,
+  over,  // the peer sent goodbye
 };
 [[nodiscard]] constexpr bool operator>>(peer_requests from, peer_requests to) noexcept {
   using enum peer_requests;
@@ -27,7 +28,7 @@ enum class peer_requests : std::uint8_t {
          (from == dropped && to == carried_out);
 }
 
-// By which the two sides know each other that were connected out of band.
+// Tokens by which the two sides of an out-of-band connection recognize each other.
 struct token_pair {
   token own{};
   token peer{};
@@ -61,26 +62,27 @@ class connection final : public queue_pair, public socket_handler, public receiv
 
   // Called by the adapter.
   result<void> start(std::vector<socket_address> candidates, std::string peer, const hello& first);
-  // The accepting side: `fd` has said `theirs`, and gets `reply`.
+  // The accepting side: `fd` has received `theirs`, and is sent `reply`.
   result<void> adopt(socket_fd fd, const hello& theirs, hello reply);
   void on_ready(std::uint32_t events) noexcept override;
   void turn_came() noexcept override;
-  // There was no memory to come up with.
+  // Fails the connection: there was no memory to set it up.
   void starve() noexcept;
-  // Takes what the socket has, up to a bound. True if anything came.
+  // Reads from the socket, up to a bound. True if any data arrived.
   bool receive() noexcept { return input_ ? receive_input() : receive_staged(); }
-  // Whether the last receive() emptied the socket, or nothing of it is wanted.
+  // True if the last receive() emptied the socket, or if reading is suspended for a receive.
   [[nodiscard]] bool drained() const noexcept { return drained_ || turn_ == receive_turn::awaited; }
-  // A message that it handed out in the last poll was looked at: each of them, in their order, then released().
+  // Called for each message that the last poll returned, in their order, after it was examined;
+  // then released().
   void looked_at(const arrived_message& m) noexcept;
   void released() noexcept;
-  // Acknowledgements and credits that no other frame took along. True when nothing is left to do.
+  // Sends acknowledgements and credits that no other frame carried. True when none is left.
   enum class urgency : std::uint8_t { when_idle, now };
   bool tend(urgency u) noexcept;
-  // Has the epoll set wait for what is to be known of the socket. Fails only where the set had not got
-  // it; then all stays as it was.
+  // Makes the epoll set watch the socket for the events of its present state. Fails only if the
+  // socket was not in the set; then nothing changes.
   result<void> follow() noexcept;
-  // Hands out completions; returns how many.
+  // Copies completions to `out`; returns their number.
   std::size_t take(std::span<completion> out) noexcept;
   [[nodiscard]] bool has_completions() const noexcept {
     return sends_.has_done() || receives_.has_done();
@@ -99,23 +101,23 @@ class connection final : public queue_pair, public socket_handler, public receiv
 
  private:
   using phase = life_phase;
-  // What became of the frame in front of the input.
+  // The outcome for the first frame of the input.
   enum class intake : std::uint8_t {
     used,
-    hungry,  // it is not whole
-    handed,  // messages in front of it were handed out, and are to be looked at first
-    later,   // a message to be handed out: the next poll does
-    waits,   // a message that was put, and finds no receive
+    hungry,  // the frame is incomplete
+    handed,  // messages in front of it were passed to the caller, and must be examined first
+    later,   // a message to be passed to the caller by the next poll
+    waits,   // a put message that found no receive
   };
   static constexpr int most_reads_per_poll = 4;  // system calls
   friend class handshake;
 
-  // connection.cpp: life and death
+  // connection.cpp: completing, failing, ending
   void store(const recv_request& request) noexcept;
   [[nodiscard]] static completion completion_of(const send_slot& s) noexcept;
   [[nodiscard]] completion completion_of(const recv_slot& s) noexcept;
   [[nodiscard]] std::size_t take_last(std::span<completion> out) noexcept;
-  // Whether it lies in registered memory that may be used like that.
+  // True if the segment is in registered memory that permits this access.
   [[nodiscard]] bool is_known(const segment& s, access wanted) const noexcept;
   void enter_error(failure why) noexcept;
   void fail_request(wc_status status) noexcept;
@@ -130,7 +132,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   void on_watch() noexcept;
   [[nodiscard]] failure peer_is_gone() const noexcept;
 
-  // connection_handshake.cpp: coming up
+  // connection_handshake.cpp: connecting
   void try_next_candidate() noexcept;
   void on_connected() noexcept;
   void receive_hello();
@@ -176,7 +178,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
     head.credit = static_cast<std::uint16_t>(receives_.posted());
     return head;
   }
-  // A frame's header leaves, as stamped() made it.
+  // Called when a frame's header from stamped() is sent.
   void told() noexcept {
     acks_.told(receives_.posted());
     output_.remove(frame_type::update);
@@ -199,7 +201,8 @@ class connection final : public queue_pair, public socket_handler, public receiv
   // connection_input.cpp
   [[nodiscard]] bool receive_staged() noexcept;
   [[nodiscard]] bool receive_once() noexcept;
-  // One read, between two frames or in the middle of a payload. `staged`: bytes that went to `staging`.
+  // Does one read, between two frames or within a payload. `staged`: number of bytes that were read
+  // to `staging`.
   [[nodiscard]] bool read_headers(std::span<std::byte> staging, std::size_t& staged) noexcept;
   [[nodiscard]] bool read_payload(std::span<std::byte> staging, std::size_t& staged) noexcept;
   [[nodiscard]] std::size_t staging_limit(std::size_t most) const noexcept;
@@ -252,7 +255,8 @@ class connection final : public queue_pair, public socket_handler, public receiv
   [[nodiscard]] intake take_frame(const frame& f, std::size_t header_bytes) noexcept;
   [[nodiscard]] intake hand_out(const frame& f, std::size_t size) noexcept;
   [[nodiscard]] intake fail_input(const char* why) noexcept;
-  // Not where a receive was taken for a message that was refused: it takes that when it comes again.
+  // False if a receive was taken for a message that was refused: the message uses it when it
+  // arrives again.
   [[nodiscard]] bool takes_in_place() const noexcept {
     return in_place() != nullptr && share_ && requests_ == peer_requests::carried_out &&
            (arrivals_ == arrival_state::possible || arrivals_ == arrival_state::under_way) &&
@@ -276,13 +280,13 @@ class connection final : public queue_pair, public socket_handler, public receiv
   connection_life life_;
   peer_watch<&connection::on_watch> watch_{*this};
 
-  // What this side asks of the peer, and how it leaves.
+  // Requests of this side, and their output.
   send_queue sends_;
   output output_;
   peer_receives credits_;
   receiver_probe<&connection::on_probe_rested> probe_{*this};
 
-  // What the peer asks of this side, and how it comes.
+  // Requests of the peer, and their input.
   receive_share share_;
   checked_state<receive_turn> turn_{receive_turn::none};
   recv_queue receives_;
@@ -291,7 +295,7 @@ class connection final : public queue_pair, public socket_handler, public receiv
   checked_state<peer_requests> requests_{peer_requests::carried_out};
   arriving_frame in_;
   bool drained_ = true;
-  input_buffer input_;  // where receives are shared
+  input_buffer input_;  // only with shared receives
   checked_state<arrival_state> arrivals_{arrival_state::possible};
 };
 

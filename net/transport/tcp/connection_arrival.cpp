@@ -1,10 +1,11 @@
-// The input of a connection whose receives are shared: messages are handed out where they lie, and one that was put
-// waits there for its receive.
+// The input of a connection with shared receives: messages are passed to the caller without a copy,
+// and a put message waits in the input for its receive.
 #include <cordma/net/transport/tcp/connection.hpp>
 
 namespace cordma::transport::tcp {
 
-// What lies in the input first, then the socket: until there is something to be looked at, or to wait for.
+// Processes the input first, then the socket, until a message must be examined or must wait for a
+// receive.
 bool connection::receive_input() noexcept {
   if (are_looked_at(arrivals_)) return true;
   if (turn_ == receive_turn::awaited) return false;
@@ -35,7 +36,7 @@ bool connection::fill_input() noexcept {
   return any;
 }
 
-// Hungry: all that is whole was used.
+// Returns `hungry` when all complete frames were used.
 connection::intake connection::take_input(bool& any) noexcept {
   while (!input_.empty() && life_.carries()) {
     const std::span<const std::byte> bytes = input_.unused();
@@ -65,7 +66,7 @@ connection::intake connection::take_input(bool& any) noexcept {
   return intake::hungry;
 }
 
-// The frame in front, of which the header is whole.
+// The first frame of the input; its header is complete.
 connection::intake connection::take_frame(const frame& f, std::size_t header_bytes) noexcept {
   const bool is_plain = f.type == frame_type::put || f.type == frame_type::send;
   const std::size_t size = header_bytes + f.length;
@@ -74,7 +75,7 @@ connection::intake connection::take_frame(const frame& f, std::size_t header_byt
     if (input_.unused().size() < size) return intake::hungry;
     if (takes_in_place()) return hand_out(f, size);
   }
-  // What was handed out before has to be looked at before anything else happens.
+  // Messages already passed to the caller must be examined before anything else happens.
   if (are_looked_at(arrivals_)) return intake::handed;
   if (!input_.is_seen() && !on_counters(f)) return fail_input(impossible_counters);
   input_.see(header_bytes);
@@ -85,9 +86,9 @@ connection::intake connection::take_frame(const frame& f, std::size_t header_byt
   return intake::used;
 }
 
-// A message that lies here whole.
+// Passes a complete message in the input to the caller.
 connection::intake connection::hand_out(const frame& f, std::size_t size) noexcept {
-  // One that took a receive is handed out first.
+  // A message that took a receive is passed to the caller first.
   if (!share_.all_handed_out() || !home_.has_place()) return intake::later;
   if (!input_.is_seen() && !on_counters(f)) return fail_input(impossible_counters);
   input_.see(size);
@@ -97,7 +98,7 @@ connection::intake connection::hand_out(const frame& f, std::size_t size) noexce
   return intake::used;
 }
 
-// Behind messages that were handed out, it fails once those were looked at.
+// After messages that were passed to the caller, it fails once those were examined.
 connection::intake connection::fail_input(const char* why) noexcept {
   if (are_looked_at(arrivals_)) return intake::handed;
   protocol_error(why);
@@ -114,7 +115,7 @@ void connection::looked_at(const arrived_message& m) noexcept {
     arrivals_.become(arrival_state::stopping);
     return;
   }
-  // What came behind one that stays does so as well.
+  // Messages behind one that stays stay as well.
   CORDMA_REQUIRE(arrivals_ == arrival_state::under_way);
   if (static_cast<frame_type>(header[frame_at::type]) == frame_type::send) {
     acks_.carried_out(m.bytes);
@@ -129,14 +130,14 @@ void connection::released() noexcept {
   after_input();
 }
 
-// Nothing is read meanwhile: what comes is behind the message that waits.
+// Suspends reading: later input is behind the waiting message.
 void connection::await_receive() noexcept {
   CORDMA_ASSERT(linked());
   turn_.become(receive_turn::awaited);
-  static_cast<void>(follow());  // asks for less than before: that cannot fail
+  static_cast<void>(follow());  // watches fewer events than before: that cannot fail
 }
 
-// False: the socket cannot be watched any more, and the connection has ended.
+// False if the socket can no longer be watched; the connection has then ended.
 bool connection::stop_waiting() noexcept {
   turn_.become(receive_turn::none);
   const result<void> following = follow();
@@ -144,12 +145,12 @@ bool connection::stop_waiting() noexcept {
   return following.ok();
 }
 
-// No receive is wanted any more.
+// Cancels the wait for a receive.
 void connection::withdraw() noexcept {
   share_.withdraw(*this);
   if (turn_ == receive_turn::none) return;
   turn_.become(receive_turn::none);
-  // All that a failure loses is word of the peer's end, for which a timer waits as well.
+  // A failure loses only the notification of the peer's end, for which a timer waits as well.
   static_cast<void>(follow());
 }
 

@@ -60,7 +60,8 @@ result<void> connection::start(std::vector<socket_address> candidates, std::stri
   handshake_ = std::make_unique<handshake>(*this, std::move(candidates), first);
   watch_.start(home_.home(), options_.connect_timeout);
   life_.become(phase::connecting);
-  // What keeps this process from trying at all is told at once; what keeps the peer away, later.
+  // An error that keeps this process from connecting at all is returned at once; errors of the peer
+  // are reported later.
   result<socket_fd> first_socket = open_stream(handshake_->first_family());
   if (!first_socket && first_socket.code() == errc::no_memory) return first_socket.why();
   if (first_socket) socket_.own(std::move(*first_socket));
@@ -97,7 +98,7 @@ void connection::try_next_candidate() noexcept {
 
 void connection::on_connected() noexcept {
   int code = take_error(socket_.get());
-  // A socket that connects to a free port of its own range may meet itself.
+  // A socket that connects to a free port in the ephemeral range may connect to itself.
   if (code == 0 && local_of(socket_.get()) == peer_of(socket_.get())) code = ECONNREFUSED;
   if (code == ECONNRESET) return call_again();
   if (code != 0) {
@@ -114,8 +115,8 @@ void connection::on_connected() noexcept {
   static_cast<void>(socket_.watch(EPOLLIN));  // watched already
 }
 
-// A listener that is busy for long and has a full backlog: its kernel has forgotten the connection, and says so to what
-// is sent by it. connect_timeout ends this.
+// Called for a listener that is busy for long and has a full backlog: its kernel has dropped the
+// connection, and resets it when data arrives. connect_timeout ends the retries.
 void connection::call_again() noexcept {
   socket_.close();
   if (life_ != phase::connecting) life_.become(phase::connecting);
@@ -165,11 +166,11 @@ void connection::answered(const decoded_hello& d) {
     return never_came_up(differs(theirs, peer_));
   }
   if (h.kind == hello_kind::accept) {
-    const hello theirs = h;  // the handshake it lies in goes away
+    const hello theirs = h;  // the handshake that contains it is destroyed
     return came_up(theirs, {theirs.data.data(), theirs.data_length});
   }
   if (h.kind == hello_kind::reject && handshake_->attaches()) {
-    // Perhaps somebody else has this address and port; the peer has others.
+    // Another process may have this address and port; the peer has further addresses.
     handshake_->give_up_current(
         failure{errc::connection_aborted, peer_ + " does not know this descriptor: it is of "
                                                   "another queue pair, or the peer was restarted"});

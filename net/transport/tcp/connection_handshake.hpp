@@ -1,4 +1,4 @@
-// What a connection needs only until it is up.
+// State of a connection that is needed only until it is open.
 #pragma once
 
 #include <cordma/net/transport/tcp/connection.hpp>
@@ -16,14 +16,14 @@ class handshake {
       : candidates_(std::move(candidates)), first_(first), again_(c) {
     CORDMA_REQUIRE(!candidates_.empty());
   }
-  // The next one to try; null: all were. The first is there.
+  // The next candidate to try; null if all were tried. The first always exists.
   [[nodiscard]] const socket_address* next() noexcept {
     return next_ < candidates_.size() ? &candidates_[next_++] : nullptr;
   }
-  // That next() returned last.
+  // The candidate that next() returned last.
   [[nodiscard]] const socket_address& current() const noexcept { return candidates_[next_ - 1]; }
   [[nodiscard]] int first_family() const noexcept { return candidates_.front().family(); }
-  // Calls it once more, by a socket of its own, after a pause.
+  // Connects to the current candidate again, with a new socket, after a pause.
   void try_again(reactor& home, failure broken_off) noexcept {
     why_ = std::move(broken_off);
     reader_ = {};
@@ -32,32 +32,32 @@ class handshake {
     home.add(again_, home.now() + pause_);
     pause_ = std::min(2 * pause_, longest_pause);
   }
-  // Calls the next one, which does not know what was said to this one.
+  // Connects to the next candidate, which has not received this side's hello.
   void give_up_current(failure why) noexcept {
     why_ = std::move(why);
     reader_ = {};
   }
   [[nodiscard]] bool was_broken_off() const noexcept { return pause_ > first_pause; }
-  // The last attempt counts, except where this machine could not even try: a name may have addresses of a family that
-  // is off.
+  // The last attempt counts, unless this machine could not even try: a name may have addresses of a
+  // disabled family.
   void note(failure why) noexcept {
     const int code = why.os_errno();
     const bool no_family = code == EAFNOSUPPORT || code == ENETUNREACH ||
                            (code == EADDRNOTAVAIL && why.code() != errc::no_memory);
     if (!no_family || why_.code() == errc::ok) why_ = std::move(why);
   }
-  // Why the candidate before was no good.
+  // The failure of the previous candidate.
   [[nodiscard]] const failure& why() const noexcept { return why_; }
 
-  // What this side says, with its receives as they are now.
+  // This side's hello, with its receives as they are now.
   [[nodiscard]] const hello& greeting(std::uint32_t receives) noexcept {
     first_.credit = static_cast<std::uint16_t>(receives);
     return first_;
   }
   [[nodiscard]] bool attaches() const noexcept { return first_.kind == hello_kind::attach; }
   void said_hello(time_point now) noexcept { said_hello_ = now; }
-  // Nothing has come for long: a listener gives up a client whose hello does not come, and one with a full backlog may
-  // have lost it.
+  // No data has arrived for long: a listener gives up a client whose hello does not arrive, and one
+  // with a full backlog may have lost it.
   [[nodiscard]] bool may_be_lost(time_point now) const noexcept {
     return reader_.empty() && now - said_hello_ > at_once;
   }
@@ -74,7 +74,7 @@ class handshake {
   hello first_;
   hello_reader reader_;
   time_point said_hello_{};
-  timer_of<&connection::try_next_candidate> again_;  // pending: the host is called once more
+  timer_of<&connection::try_next_candidate> again_;  // pending: connects to the host once more
   duration pause_ = first_pause;
 };
 

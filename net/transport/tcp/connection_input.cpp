@@ -1,4 +1,4 @@
-// The receiving half of a connection: bytes to frames, frames to what they ask for.
+// The receiving half of a connection: from bytes to frames, and from frames to their effects.
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
@@ -10,9 +10,10 @@
 namespace cordma::transport::tcp {
 namespace {
 
-constexpr std::size_t most_direct = 1U << 20;       // bytes per system call, straight into place
-constexpr std::uint32_t large_payload = 16U << 10;  // bytes; worth a system call of its own
-constexpr std::size_t small_staging = 1024;         // bytes taken along when payloads are large
+constexpr std::size_t most_direct = 1U << 20;  // bytes per system call, read to their destination
+constexpr std::uint32_t large_payload = 16U
+                                        << 10;  // bytes; large enough for a separate system call
+constexpr std::size_t small_staging = 1024;  // bytes read to the staging buffer with large payloads
 
 std::uint16_t low(std::uint32_t counter) noexcept { return static_cast<std::uint16_t>(counter); }
 
@@ -76,7 +77,8 @@ bool connection::read_payload(std::span<std::byte> staging, std::size_t& staged)
   return took(n, io.bytes(), direct, staged);
 }
 
-// What a read of up to `asked` bytes has returned, `direct` of them into place.
+// Accounts for a read of up to `asked` bytes that returned `n`; `direct` of them were read to their
+// destination.
 bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
                       std::size_t& staged) noexcept {
   if (n <= 0) return nothing_came(n);
@@ -101,7 +103,8 @@ bool connection::took(ssize_t n, std::size_t asked, std::size_t direct,
   return false;
 }
 
-// Where the rest of the payload goes without a detour. The region stays pinned while it is used.
+// The destination of the rest of the payload, if it can be read there directly. The region stays
+// pinned while it is used.
 std::size_t connection::aim(io_list<most_segments + 1>& io, region_table::pin& held) noexcept {
   if (!life_.carries()) return 0;
   const frame& f = in_.head();
@@ -198,7 +201,7 @@ void connection::carry_out(const frame& f) noexcept {
   }
 }
 
-// Both counters only grow, and never beyond what is there to be counted.
+// Both counters only grow, and never exceed the number of requests or receives.
 [[gnu::always_inline]] inline bool connection::counters_fit(const frame& f) noexcept {
   if (!credits_.grant(f.credit)) return false;
   const auto acked = static_cast<std::uint16_t>(f.ack - low(sends_.acked()));
@@ -209,7 +212,7 @@ bool connection::on_counters(const frame& f) noexcept { return counters_fit(f); 
 
 [[gnu::noinline]] bool connection::on_acked(std::uint16_t acked) noexcept {
   const std::uint32_t most = sends_.sent() - sends_.acked();
-  // The last one counts only if it was sent whole.
+  // The last request counts only if it was sent completely.
   if (acked >= most && (acked > most || output_.has_part_of_request(sends_.sent() - 1))) {
     return false;
   }
@@ -262,7 +265,7 @@ void connection::complete_receive(const frame& f) noexcept {
   receives_.take();
 }
 
-// A shared receive for the message that has none.
+// Takes a shared receive for the message that has none.
 bool connection::borrow() noexcept {
   if (!share_) return false;
   CORDMA_ASSERT_OP(receives_.outstanding(), ==, 0U);
@@ -271,7 +274,7 @@ bool connection::borrow() noexcept {
   return lent != nullptr;
 }
 
-// For the message that waits in the input, or that was refused; the peer has that still.
+// For the message that waits in the input, or that was refused; a refused one is still at the peer.
 void connection::turn_came() noexcept {
   if (turn_ != receive_turn::none) {
     turn_.become(receive_turn::came);
@@ -293,7 +296,7 @@ void connection::no_receive(const frame& f) noexcept {
   drop(f);
 }
 
-// What was sent and not carried out is to be sent again, as if it never had been.
+// Requests that were sent and not carried out are sent again, as if for the first time.
 void connection::on_not_ready() noexcept {
   const std::uint32_t refused = sends_.acked();
   const bool might = credits_.are_shared() && !credits_.ran_out() && refused != sends_.sent();
@@ -314,17 +317,17 @@ void connection::on_message(const frame& f) noexcept {
   recv_slot& s = receives_.current();
   const bool fits = f.length <= s.length;
   if (fits && s.status == wc_status::success) return expect_payload(f, destination::receive);
-  // As a NIC has it: the receive fails, and the sender learns what kind of failure it was.
+  // As on a NIC: the receive fails, and the sender receives the status of the failure.
   if (!fits) s.status = wc_status::loc_len_err;
   receives_.finish();
   const refusal r =
       fits ? refusal{wc_status::rem_op_err, "sent into a receive whose memory is not registered"}
            : refusal{wc_status::rem_inv_req_err, "sent a message longer than the receive posted"};
   if (f.type != frame_type::put) return refuse(r);
-  break_off(peer_failure(r));  // it has no number to be answered by
+  break_off(peer_failure(r));  // a put has no number for an answer
 }
 
-// It is not carried out before has_receive(): see take_frame().
+// Called only after has_receive(): see take_frame().
 void connection::on_put(const frame& f) noexcept {
   const bool may = input_ && requests_ == peer_requests::carried_out;
   if (!may) return protocol_error("puts a message where it may not");
@@ -338,7 +341,7 @@ void connection::on_write(const frame& f) noexcept {
   expect_payload(f, destination::region);
 }
 
-// A read or an atomic.
+// Handles a read or an atomic.
 void connection::on_fetch(const frame& f) noexcept {
   if (target_.answers().size() >= options_.read_depth) {
     return protocol_error("reads more than was agreed");
@@ -382,11 +385,11 @@ void connection::on_probe_answer() noexcept {
   if (!probe_.waits()) return protocol_error("answers no question");
   probe_.answered();
   if (credits_.has_unused() || probe_.request() != sends_.sent()) return;
-  if (options_.rnr_retry >= probe_.for_ever) return;  // asked only whether it is alive
+  if (options_.rnr_retry >= probe_.for_ever) return;  // the probe only checked if the peer is alive
   if (probe_.refused(options_.rnr_retry)) {
     return probe_.rest(home_.home(), options_.rnr_timer);
   }
-  // Fails in its turn: reads before it may still be under way.
+  // The request fails in its order: reads before it may still be in flight.
   sends_[sends_.sent()].status = wc_status::rnr_retry_exc_err;
 }
 
@@ -403,7 +406,7 @@ void connection::finish_with(failure why) noexcept {
   probe_.stop(home_.home());
 }
 
-// The request being carried out breaks a rule: its sender is told, and both ends are in error.
+// The request being carried out breaks a rule: notifies its sender, and puts both ends in error.
 void connection::refuse(const refusal& r) noexcept {
   in_.end_payload();
   target_.refuse(r.status, low(acks_.executed()));

@@ -1,4 +1,4 @@
-// Connecting by descriptors that the program carries over.
+// Connecting by descriptors that the program transfers.
 #include <cordma/net/transport/tcp/connection_handshake.hpp>
 #include <cordma/net/transport/tcp/descriptor.hpp>
 
@@ -20,7 +20,7 @@ result<std::vector<std::byte>> connection::descriptor() {
   return encode(d);
 }
 
-// The side with the smaller token calls, the other one waits for the call.
+// The side with the smaller token connects; the other one waits.
 result<void> connection::connect(std::span<const std::byte> peer_descriptor) {
   if (life_ != phase::idle) {
     return failure{errc::bad_state, "a queue pair is connected once: create a new one"};

@@ -1,4 +1,4 @@
-// The sending half of a connection: which frame is next, and what became of it.
+// The sending half of a connection: selects the next frames, and accounts for those sent.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -14,14 +14,14 @@ constexpr std::size_t most_frames = 8;        // per system call
 constexpr std::size_t most_pieces = 64;       // iovec entries per system call
 constexpr std::size_t most_bytes = 1U << 20;  // per system call
 constexpr int most_writes = 8;                // system calls per transmit()
-// A header and the longest list of segments must fit behind what is there.
+// A header and the longest list of segments must fit behind the present entries.
 constexpr std::size_t room_for_frame = 16;
 static_assert(most_segments + 2 <= room_for_frame && room_for_frame < most_pieces);
 static_assert(copied_below <= most_bytes && single_frame::most_payload <= most_bytes);
 
 }  // namespace
 
-// Frames for one system call, and where the connection stands once all of them have been sent.
+// Frames for one system call, and the state of the connection once all of them are sent.
 class out_batch {
  public:
   out_batch(const send_queue& sends, std::uint32_t next_answer, std::uint32_t credits_used) noexcept
@@ -56,14 +56,15 @@ class out_batch {
   void add(segment_list list, std::uint64_t offset, std::size_t length) noexcept {
     io_.add(list, offset, length, 1);
   }
-  // Memory of a region, held until all is written. False where it may not be read any more.
+  // Adds memory of a region, pinned until everything is written. False if it may not be read any
+  // more.
   [[nodiscard]] bool add(region_table::pin held, std::size_t length) noexcept {
     if (!held) return false;
     io_.add(held.data(), length);
     pins_[pinned_++] = std::move(held);
     return true;
   }
-  // `before`: bytes of the frames in front of it. Nothing may follow a frame that is not here as a whole.
+  // `before`: bytes of the frames in front of it. Nothing may follow an incomplete frame.
   void end(outgoing& f, std::size_t before) noexcept {
     f.offered = io_.bytes() - before;
     full_ = f.sent + f.offered < f.size();
@@ -88,7 +89,7 @@ class out_batch {
  private:
   io_list<most_pieces> io_;
   std::array<outgoing, most_frames> frames_;
-  std::size_t count_ = 0;  // all new ones
+  std::size_t count_ = 0;  // number of new frames
   bool full_ = false;
   std::array<region_table::pin, most_frames + 1> pins_;
   std::size_t pinned_ = 0;
@@ -142,7 +143,7 @@ void connection::unblock_output() noexcept {
   transmit();
   if (output_.is_full() || !output_.is_awaited() || !socket_) return;
   home_.add_waiting(output_.become(output_state::free));
-  static_cast<void>(follow());  // asks for less than before: that cannot fail
+  static_cast<void>(follow());  // watches fewer events than before: that cannot fail
 }
 
 result<void> connection::follow() noexcept {
@@ -172,7 +173,7 @@ void connection::plan(out_batch& b) noexcept {
 bool connection::plan_request(out_batch& b) noexcept {
   const std::uint32_t number = b.next_request();
   if (!startable(number, b.credits_used(), b.reads())) {
-    // A request that is wrong in itself fails in its turn, once everything before it is done.
+    // A request that is itself invalid fails in its order, once everything before it is done.
     const bool wrong = number != sends_.posted() && sends_[number].status != wc_status::success;
     if (wrong && sends_.done() == number && life_ != phase::finishing) {
       fail_request(sends_[number].status);
@@ -189,7 +190,7 @@ bool connection::plan_request(out_batch& b) noexcept {
 bool connection::plan_answer(out_batch& b) noexcept {
   answer_queue& answers = target_.answers();
   if (b.next_answer() == answers.end()) return false;
-  // The memory may have been deregistered since it was asked for.
+  // The memory may have been deregistered since it was requested.
   region_table::pin held;
   if (!target_.begin_answer(b.next_answer(), held)) finish_with(lost_source());
   outgoing& f = b.next(outgoing::kind::answer, stamped(head_of(answers[b.next_answer()])));
@@ -220,7 +221,7 @@ void connection::plan_control(out_batch& b) noexcept {
   add_payload(b, b.next(outgoing::kind::control, stamped(head)));
 }
 
-// The next request waits for nothing but a receive of the peer.
+// True if the next request waits only for a receive of the peer.
 bool connection::lacks_receive() noexcept {
   if (!life_.carries() || sends_.all_sent()) return false;
   if (life_ != phase::open && sends_.sent() == sends_.closed_at()) return false;
@@ -228,7 +229,7 @@ bool connection::lacks_receive() noexcept {
   return takes_receive(s.op) && s.status == wc_status::success && !credits_.allow(credits_.used());
 }
 
-// What is left of the frame's header and payload, as far as it fits.
+// Adds the rest of the frame's header and payload, as far as it fits.
 void connection::add_payload(out_batch& b, outgoing& f) noexcept {
   const std::size_t before = b.bytes();
   if (f.sent < f.header_bytes) {
@@ -245,7 +246,7 @@ void connection::add_payload(out_batch& b, outgoing& f) noexcept {
     if (a.length == word_bytes) {
       b.add(reinterpret_cast<const std::byte*>(&a.value) + offset, left);
     } else if (!b.add(target_.pin(a.rkey, a.addr + offset, left, access::remote_read), left)) {
-      // In the middle of a frame there is no place for a nak, and wrong bytes are no way out.
+      // Within a frame there is no position for a nak, and wrong bytes must not be sent.
       return break_off(lost_source());
     }
   }
@@ -302,8 +303,8 @@ void connection::finished(frame_type type) noexcept {
   }
 }
 
-// The last frame has left. The socket stays until the peer has seen it: closing a socket with
-// unread input would take the frame back.
+// The last frame was sent. The socket stays open until the peer has received it: closing a socket
+// with unread input would discard the frame.
 void connection::finish() noexcept {
   enter_error(life_.take_cause());
   ::shutdown(socket_.get(), SHUT_WR);

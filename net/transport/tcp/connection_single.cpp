@@ -1,5 +1,5 @@
-// Frames that leave alone: nothing waits in front of them, and nothing with them. All others leave in batches, see
-// connection_output.cpp.
+// Frames that are sent singly: nothing waits in front of them, and nothing with them. All others
+// are sent in batches, see connection_output.cpp.
 #include <cordma/net/transport/tcp/connection.hpp>
 #include <cordma/net/transport/tcp/single_frame.hpp>
 #include <cordma/net/transport/word.hpp>
@@ -42,7 +42,7 @@ namespace cordma::transport::tcp {
   return s;
 }
 
-// Of the two operations that name one.
+// Sets the window key, for the two operations that have one.
 [[gnu::noinline]] void connection::name_window(send_slot& s, const send_request& r) noexcept {
   if (r.op == opcode::send_invalidate) {
     s.head.operand = r.rkey;
@@ -69,7 +69,7 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   return posted::pending;
 }
 
-// What may not leave at once, or is to be kept.
+// Queues a request that may not be sent at once, or that must be kept.
 [[gnu::noinline]] void connection::post_behind(std::uint32_t number) noexcept {
   send_slot& s = sends_[number];
   const bool is_inline = (s.flags & post_flag::inline_data) != 0;
@@ -83,7 +83,8 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   if (is_inline && !life_.failed()) keep_inline(number);
 }
 
-// The caller's bytes go; what has not left, or may have to be sent again, is kept.
+// The caller's bytes are valid only during the call: copies those that were not sent, or may have
+// to be sent again.
 [[gnu::noinline]] void connection::keep_inline(std::uint32_t number) noexcept {
   const bool left_whole = sends_.sent() - number == 1 && !output_.has_part_of_request(number);
   if (left_whole && !credits_.are_shared()) return;
@@ -103,8 +104,8 @@ posted connection::post_send(const send_request& r, completion&) noexcept {
   send_batches();
 }
 
-// True: nothing waits any more, but for what a full socket holds up. False: nothing has left. REQUIRES that the
-// connection is open and its output clear.
+// True: nothing waits any more, except the rest that a full socket did not accept. False: nothing
+// was sent. REQUIRES that the connection is open and its output clear.
 [[gnu::always_inline]] inline bool connection::send_single() noexcept {
   const std::uint32_t requests = sends_.posted() - sends_.sent();
   switch (requests + target_.answers().size()) {
@@ -131,7 +132,7 @@ bool connection::startable(std::uint32_t number, std::uint32_t credits_used,
   return (s.flags & post_flag::fence) == 0 || reads == 0;
 }
 
-// The only one that waits. REQUIRES what send_single() does.
+// Sends the only waiting request. REQUIRES the same as send_single().
 [[gnu::always_inline]] inline bool connection::send_alone(std::uint32_t number,
                                                           const send_slot& s) noexcept {
   if (!may_begin(s, credits_.used(), sends_.reads()) || !single_frame::fits(s.head)) return false;
@@ -176,7 +177,7 @@ bool connection::startable(std::uint32_t number, std::uint32_t credits_used,
   return true;
 }
 
-// What the socket has not taken waits as the rest of any frame does.
+// Bytes that the socket did not accept wait like the rest of any frame.
 [[gnu::always_inline]] inline void connection::left(const single_frame& f, outgoing::kind what,
                                                     std::uint32_t number) noexcept {
   watch_.on_sign();
@@ -190,7 +191,8 @@ bool connection::startable(std::uint32_t number, std::uint32_t credits_used,
   block_output();
 }
 
-// Nothing waits in front of it, and it cannot be dropped behind a message that finds no receive.
+// True if nothing waits in front of a put, and it cannot be dropped behind a message that finds no
+// receive.
 [[gnu::always_inline]] inline bool connection::may_put(std::uint32_t bytes) const noexcept {
   return life_ == phase::open && output_.is_free() && sends_.all_sent() &&
          target_.answers().empty() && credits_.are_shared() && output_.holds_puts() &&
@@ -204,7 +206,7 @@ bool connection::put(message_head head, const std::byte* data, std::uint32_t byt
   frame header{.type = frame_type::put};
   header.length = static_cast<std::uint32_t>(sizeof head) + bytes;
   single_frame f(header, acks_.executed(), receives_.posted());
-  // post_send() waits for room, or says why there will be none.
+  // post_send() waits for space, or reports why there will be none.
   if (!f.write(socket_.get(), head, data)) return false;
   watch_.on_sign();
   told();

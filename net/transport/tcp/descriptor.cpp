@@ -85,7 +85,7 @@ std::vector<place> local_places() {
     } else if (i->ifa_addr->sa_family == AF_INET6) {
       sockaddr_in6 a;
       std::memcpy(&a, i->ifa_addr, sizeof a);
-      if (IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr)) continue;  // means nothing without an interface
+      if (IN6_IS_ADDR_LINKLOCAL(&a.sin6_addr)) continue;  // unusable without an interface
       p.family = 6;
       std::memcpy(p.address.data(), &a.sin6_addr, sizeof a.sin6_addr);
     } else {

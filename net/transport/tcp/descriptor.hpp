@@ -1,4 +1,4 @@
-// What a queue pair hands to its peer out of band: where it can be reached, and by which token.
+// The descriptor that a queue pair transfers to its peer out of band: its addresses and its token.
 #pragma once
 
 #include <cordma/net/transport/tcp/hello.hpp>
@@ -33,10 +33,10 @@ static_assert(most_places <= UINT8_MAX, "the count is one byte");
 static_assert(checksum_bytes == sizeof(std::uint32_t));
 
 [[nodiscard]] std::vector<std::byte> encode(const pair_descriptor& d);
-// connection_aborted for anything that is broken, unsupported_version for another version.
+// Errors: connection_aborted for broken bytes, unsupported_version for another version.
 [[nodiscard]] result<pair_descriptor> decode_descriptor(std::span<const std::byte> bytes);
 
-// This machine's addresses, those that other machines can use first.
+// This machine's addresses; those that other machines can use are first.
 [[nodiscard]] std::vector<place> local_places();
 [[nodiscard]] std::vector<socket_address> to_addresses(const pair_descriptor& d);
 [[nodiscard]] result<token> random_token();

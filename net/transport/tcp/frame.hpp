@@ -1,6 +1,6 @@
-// The wire format of the tcp transport, without I/O: what is sent after the handshake. Every frame
-// is a header, an extension where its type has one, and `length` bytes of payload where it carries
-// any. Integers are little-endian; the immediate is big-endian, as everywhere in RDMA.
+// The wire format of the tcp transport after the handshake, without I/O. Every frame is a header,
+// an extension if its type has one, and `length` bytes of payload if its type has a payload.
+// Integers are little-endian; the immediate is big-endian, as everywhere in RDMA.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::uint32_t most_message = 1U << 30;  // bytes of payload in 
 inline constexpr std::uint32_t most_put = 8U << 10;      // bytes of payload in a put
 inline constexpr std::uint32_t most_depth = 4096;        // requests or receives outstanding
 inline constexpr std::uint32_t most_reads = 128;         // reads and atomics outstanding
-// Counters travel modulo 65536 and are told apart by their distance.
+// Counters are transferred modulo 65536 and compared by their distance.
 static_assert(most_depth <= (1U << 15));
 static_assert(most_reads < most_depth);
 
@@ -30,32 +30,31 @@ enum class frame_type : std::uint8_t {
   send_imm = 2,      // payload
   write = 3,         // target; payload
   write_imm = 4,     // target; payload
-  read = 5,          // target; `length` bytes are asked for, no payload
+  read = 5,          // target; requests `length` bytes, no payload
   fetch_add = 6,     // target, operands; length 8, no payload
   compare_swap = 7,  // target, operands; length 8, no payload
-  flush = 8,         // asks for the acknowledgement of everything before
+  flush = 8,         // requests the acknowledgement of everything before
   // Answers, in the order of the requests.
   read_response = 9,     // payload
   atomic_response = 10,  // value
   nak = 11,              // `request` failed with `status`: the last frame of its sender
   // Control.
   update = 12,        // acknowledgement and credit only
-  probe = 13,         // is there a receive for me?
-  probe_answer = 14,  // what `credit` says is the answer
+  probe = 13,         // requests a probe_answer: does the peer have a receive?
+  probe_answer = 14,  // the answer is in `credit`
   goodbye = 15,       // no request follows from this side
-  // One more request, whose bytes did not fit in front.
+  // One more request; there was no free number among those above.
   send_invalidate = 16,  // key; payload
-  // Where a side shares its receives, it promises none in advance.
-  not_ready =
-      17,  // the request behind `ack` finds no receive: it and all after it are dropped, until
-  resumed =
-      18,  // its sender has heard that. Sent again they are when `credit` promises the first one
-  // A message of which its sender keeps no copy, to a side that shares its receives: no request, without a number and
-  // an acknowledgement. None is behind a message that is not acknowledged, so none is ever dropped.
+  // A side with shared receives promises none in advance.
+  not_ready = 17,  // the request behind `ack` found no receive: it and later ones are dropped
+  resumed = 18,    // received not_ready: sends them again when `credit` grants the first receive
+  // A message of which its sender keeps no copy, to a side that shares its receives: no request,
+  // without a number and an acknowledgement. A put never follows an unacknowledged message, so none
+  // is ever dropped.
   put = 19,  // payload
 };
 
-// As it stands on the wire, but for the immediate and for the operand of a value_header.
+// Laid out as on the wire, except for the immediate and for the operand of a value_header.
 struct frame {
   frame_type type = frame_type::update;
   wc_status status = wc_status::success;  // nak only
@@ -140,7 +139,7 @@ using header_buffer = std::array<std::byte, most_header>;
 }
 static_assert(header_size(static_cast<frame_type>(0)) == 0, "zeros are no frame");
 static_assert(header_size(static_cast<frame_type>(20)) == 0, "no type follows the last one");
-// Whether it is one of these, by one test of a bit.
+// True if `value` is one of these, by a test of one bit.
 template <auto... Values, class Enum>
 [[nodiscard]] constexpr bool is_any(Enum value) noexcept {
   constexpr std::uint32_t all = ((std::uint32_t{1} << static_cast<unsigned>(Values)) | ...);
@@ -167,8 +166,8 @@ static_assert(is_request(frame_type::send) && is_request(frame_type::flush));
 static_assert(!is_request(frame_type::read_response) && !is_request(frame_type::nak));
 static_assert(!is_request(frame_type::not_ready) && !is_request(frame_type::resumed));
 static_assert(!is_request(frame_type::put) && !is_answer(frame_type::put));
-// Requests are numbered as the operations are, but for the last two. A window is bound here alone; its
-// flush has the bind complete in its turn.
+// Requests are numbered as the operations are, except the last two. A window is bound on this side
+// only; its flush makes the bind complete in order.
 [[nodiscard]] constexpr frame_type to_frame_type(opcode op) noexcept {
   if (op == opcode::send_invalidate) return frame_type::send_invalidate;
   if (op == opcode::bind) return frame_type::flush;
@@ -201,12 +200,13 @@ namespace detail {
   return sized || f.length == 0 ? nullptr : "a length where there is no payload";
 }
 
-// A header without a fault, as one comparison of each of its parts sees it. A nak never looks like that: fault() decides.
+// The rule of a valid header, checked with one comparison per part. A nak never satisfies it:
+// fault() decides.
 struct header_rule {
   std::uint64_t zero = 0;      // bits of its first eight bytes
   std::uint32_t zero_imm = 0;  // bits
   std::uint32_t least = 0;     // `length`, in bytes
-  std::uint32_t more = 0;      // by how much `length` may exceed that
+  std::uint32_t more = 0;      // how far `length` may exceed `least`
   std::uint32_t size =
       UINT32_MAX;  // header and extension, in bytes: no input is long enough for an unknown type
 };
@@ -223,13 +223,13 @@ inline constexpr std::size_t known_types = static_cast<std::size_t>(frame_type::
                                           : 0,
           .size = static_cast<std::uint32_t>(header_size(type))};
 }
-// By type; that of 0 is for all that are unknown.
+// By type; the rule of 0 applies to all unknown types.
 inline constexpr std::array<header_rule, known_types> rules = [] {
   std::array<header_rule, known_types> all{};
   for (std::size_t t = 1; t < known_types; ++t) all[t] = rule_of(static_cast<frame_type>(t));
   return all;
 }();
-// What fits a rule at its limits has no fault.
+// A header at the limits of its rule has no fault.
 static_assert([] {
   for (std::size_t t = 1; t < known_types; ++t) {
     const auto type = static_cast<frame_type>(t);
@@ -241,7 +241,7 @@ static_assert([] {
 }());
 }  // namespace detail
 
-// Returns the bytes that count; those behind them are written as well.
+// Returns the number of valid bytes; bytes behind them are written as well.
 inline std::size_t encode(const frame& f, std::span<std::byte, most_header> to) noexcept {
   std::memcpy(to.data(), &f, sizeof f);
   store(&to[frame_at::imm], __builtin_bswap32(f.imm));
@@ -253,13 +253,13 @@ inline std::size_t encode(const frame& f, std::span<std::byte, most_header> to) 
 struct decoded {
   enum class outcome : std::uint8_t { whole, partial, bad };
   outcome what = outcome::partial;
-  std::size_t size = plain_header;  // whole: bytes used; partial: bytes needed to go on
-  const char* why = "";             // bad: what is wrong with it
+  std::size_t size = plain_header;  // whole: bytes used; partial: bytes needed to continue
+  const char* why = "";             // bad: the fault
   frame value;
 };
 
 namespace detail {
-// A header that is no whole one of a known type.
+// For an incomplete header, or one of an unknown type.
 [[nodiscard, gnu::noinline]] inline decoded undecoded(std::byte type) noexcept {
   decoded d;
   d.value.type = static_cast<frame_type>(type);
@@ -277,7 +277,7 @@ namespace detail {
 }
 }  // namespace detail
 
-// Looks at the beginning of `bytes`; never beyond. The payload is not part of it.
+// Decodes the beginning of `bytes`; never reads beyond. The payload is not part of it.
 [[nodiscard, gnu::always_inline]] inline decoded decode(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return {};
   const std::byte* const p = bytes.data();
@@ -285,7 +285,7 @@ namespace detail {
   const detail::header_rule& rule = detail::rules[type < detail::known_types ? type : 0];
   if (bytes.size() < rule.size) [[unlikely]]
     return detail::undecoded(*p);
-  // As a frame lies in memory; what the header does not have is 0.
+  // As a frame is stored in memory; parts that the header lacks are 0.
   std::array<std::uint64_t, most_header / sizeof(std::uint64_t)> words{};
   std::memcpy(words.data(), p, plain_header);
   const std::uint64_t too_much = (words[0] & rule.zero) | ((words[1] >> 32) & rule.zero_imm);

@@ -1,6 +1,6 @@
 // The handshake of the tcp transport, without I/O: one hello each way, before any frame. The first
-// 16 bytes keep their place and meaning in every version, so that versions can tell each other
-// apart.
+// 16 bytes have the same position and meaning in every version, so that versions can recognize each
+// other.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,15 @@ enum class hello_kind : std::uint8_t {
   request = 1,
   accept = 2,
   reject = 3,
-  mismatch = 4,   // refused: `field` differs, and `field_value` is what this side has
-  attach = 5,     // a connection agreed on out of band: `token` and `peer_token`
+  mismatch = 4,   // refused: `field` differs, and `field_value` is the value of this side
+  attach = 5,     // a connection by an out-of-band descriptor: `token` and `peer_token`
   exhausted = 6,  // refused: no file descriptor is left for it
 };
 [[nodiscard]] constexpr bool opens(hello_kind k) noexcept {
   return k == hello_kind::request || k == hello_kind::attach;
 }
 
-// What both sides must have alike.
+// Fields that must be equal on both sides.
 enum class hello_field : std::uint8_t { none = 0, version = 1, service = 2, header_bytes = 3 };
 [[nodiscard]] constexpr std::string_view name(hello_field f) noexcept {
   switch (f) {
@@ -49,11 +49,13 @@ struct hello {
   std::uint16_t header_bytes = plain_header;
   hello_field field = hello_field::none;
   std::uint32_t field_value = 0;
-  std::uint32_t read_depth = 0;  // reads and atomics its sender will have in flight, or answers
-  std::uint32_t recv_depth = 0;  // the bound of its receives; 0: they are shared, it takes puts
-  std::uint16_t credit = 0;      // receives posted by its sender so far
-  token own{};                   // attach only
-  token peer{};                  // attach only
+  std::uint32_t read_depth =
+      0;  // reads and atomics that its sender will have in flight, or answers
+  // the depth of its receive queue; 0: shared receives, it accepts puts
+  std::uint32_t recv_depth = 0;
+  std::uint16_t credit = 0;  // receives posted by its sender so far
+  token own{};               // attach only
+  token peer{};              // attach only
   std::uint16_t data_length = 0;
   std::array<std::byte, most_accept_data> data{};
 };
@@ -68,7 +70,8 @@ inline constexpr std::size_t header_bytes = 16, field = 18, zero8 = 19, field_va
 inline constexpr std::size_t read_depth = 24, recv_depth = 28, credit = 32, zero16 = 34;
 inline constexpr std::size_t own = 36, peer = 52;
 }  // namespace hello_at
-inline constexpr std::size_t hello_prefix = 16;  // enough to know the version and the rest's length
+inline constexpr std::size_t hello_prefix =
+    16;  // enough for the version and the length of the rest
 inline constexpr std::size_t hello_fixed = 68;
 inline constexpr std::size_t most_hello = hello_fixed + most_accept_data;
 static_assert(hello_at::magic == 0 && hello_at::version == hello_magic.size());
@@ -93,7 +96,7 @@ static_assert(most_depth <= UINT16_MAX, "a hello's credit counts receives");
 
 using hello_buffer = std::array<std::byte, most_hello>;
 
-// Returns the bytes written.
+// Returns the number of bytes written.
 inline std::size_t encode(const hello& h, hello_buffer& to) noexcept {
   CORDMA_REQUIRE_OP(h.data_length, <=, h.data.size());
   std::memcpy(&to[hello_at::magic], hello_magic.data(), hello_magic.size());
@@ -124,7 +127,7 @@ struct decoded_hello {
     other,  // this protocol, but `field` differs: `theirs` against `mine`
   };
   outcome what = outcome::partial;
-  std::size_t size = hello_prefix;  // whole: bytes used; partial: bytes needed to go on
+  std::size_t size = hello_prefix;  // whole: bytes used; partial: bytes needed to continue
   const char* why = "";
   hello_field field = hello_field::none;
   std::uint32_t mine = 0;

@@ -49,7 +49,7 @@ result<void> incoming::begin() {
 }
 
 void incoming::on_ready(std::uint32_t) noexcept {
-  // Once greeted, the client has nothing to say: it gave up, or breaks the rules.
+  // After its hello, the client has nothing to send: it gave up, or breaks the protocol.
   if (greeted_) return home_->gone(*this);
   switch (reader_.read(socket_.get())) {
     case hello_reader::progress::more: return;
@@ -78,8 +78,8 @@ void incoming::refuse(const decoded_hello& d) noexcept {
 }
 
 void incoming::answer(const hello& h) noexcept {
-  if (socket_.inherited()) return;  // the parent answers
-  // A client that is gone needs no answer.
+  if (socket_.inherited()) return;  // the parent process answers
+  // A client that is disconnected needs no answer.
   static_cast<void>(send_whole_hello(socket_.get(), h));
 }
 

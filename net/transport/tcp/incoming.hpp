@@ -7,10 +7,10 @@
 
 namespace cordma::transport::tcp {
 
-// Collects a hello, and not one byte more.
+// Reads a hello, and not one byte more.
 class hello_reader {
  public:
-  // reset: nothing came, and the kernel at the other end broke the connection off.
+  // reset: no data arrived, and the kernel at the other end reset the connection.
   enum class progress : std::uint8_t { more, decoded, closed, reset };
   [[nodiscard]] progress read(int fd) noexcept;
   [[nodiscard]] bool empty() const noexcept { return have_ == 0; }
@@ -22,10 +22,10 @@ class hello_reader {
   decoded_hello value_;
 };
 
-// Sends a hello into a socket that has just come up, so there is room for it.
+// Sends a hello into a socket that was just connected, so there is space for it.
 [[nodiscard]] bool send_whole_hello(int fd, const hello& h) noexcept;
 
-// On all addresses of a name.
+// Listens on all addresses of a name.
 class tcp_listener final : public listener {
  public:
   // See open_listeners().
@@ -39,7 +39,7 @@ class tcp_listener final : public listener {
  private:
   static constexpr int most_accepts_per_poll = 16;
   static constexpr duration pause_at_limit = std::chrono::milliseconds(50);
-  // Clients wait for a descriptor so long; then they are told that there is none.
+  // Time for which clients wait for a descriptor; then they are notified that there is none.
   static constexpr duration patience_at_limit = std::chrono::seconds(2);
   // One of its addresses.
   class door final : public socket_handler {
@@ -50,15 +50,15 @@ class tcp_listener final : public listener {
     [[nodiscard]] address where() const { return local_of(socket_.get()).numeric(); }
 
    private:
-    [[nodiscard]] socket_fd accept_one() noexcept;  // empty: errno says why
-    // At the limit of descriptors, which lasts. False: nobody waits any more.
+    [[nodiscard]] socket_fd accept_one() noexcept;  // empty on failure, with the reason in errno
+    // Called when the limit of descriptors persists. False if no client waits any more.
     [[nodiscard]] bool turn_away() noexcept;
     void resume() noexcept { static_cast<void>(begin()); }  // watched already
 
     tcp_listener& of_;
     watched_socket socket_;
     timer_of<&door::resume> resume_{*this};
-    unique_fd spare_;  // given up for a moment to tell a client that none is left
+    unique_fd spare_;  // closed for a moment to notify a client that no descriptor is left
     std::optional<time_point> at_limit_since_;
   };
   tcp_adapter& home_;
@@ -66,10 +66,10 @@ class tcp_listener final : public listener {
   address bound_;
 };
 
-// A client that has connected: first it has to say hello, then somebody has to answer it.
+// A client that has connected: first it has to send a hello, then the program has to answer it.
 class incoming final : public socket_handler {
  public:
-  // A peer that connects and says nothing is dropped.
+  // A peer that connects and sends nothing is dropped.
   static constexpr duration hello_timeout = std::chrono::seconds(5);
 
   incoming(tcp_adapter& home, tcp_listener* from, socket_fd fd, std::uint64_t id);
@@ -85,9 +85,9 @@ class incoming final : public socket_handler {
   [[nodiscard]] const hello& greeting() const noexcept { return reader_.value().value; }
   [[nodiscard]] std::string peer() const { return peer_of(socket_.get()).text(); }
   void answer(const hello& h) noexcept;
-  // The socket, for the connection that it becomes; or to go to another adapter.
+  // The socket, for the resulting connection or for another adapter.
   [[nodiscard]] socket_fd release() noexcept { return socket_.release(); }
-  // Before it goes to another adapter: leaves this one's sockets.
+  // Before it moves to another adapter: leaves this one's sockets.
   void detach() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// What has come by one connection and is not used yet, in one piece, and no I/O.
+// Received bytes of one connection that are not used yet, in one piece, and no I/O.
 #pragma once
 
 #include <cordma/net/transport/tcp/frame.hpp>
@@ -11,12 +11,12 @@
 
 namespace cordma::transport::tcp {
 
-// Whether messages are handed out where they lie.
+// Whether messages are passed to the caller without a copy.
 enum class arrival_state : std::uint8_t {
   possible,
-  under_way,   // those in front of the input are looked at, and stay where they are
-  stopping,    // ... and one of them is to come again
-  by_receive,  // all that have come take receives
+  under_way,   // messages in front of the input are being examined, and stay in the buffer
+  stopping,    // as under_way, and one of the messages is to be passed to the caller again
+  by_receive,  // all messages that have arrived take receives
 };
 [[nodiscard]] constexpr bool operator>>(arrival_state from, arrival_state to) noexcept {
   using enum arrival_state;
@@ -32,7 +32,7 @@ enum class arrival_state : std::uint8_t {
   return s == arrival_state::under_way || s == arrival_state::stopping;
 }
 
-// Of a message that was put and finds no receive: it waits in the input.
+// The wait of a put message that found no receive: it stays in the input.
 enum class receive_turn : std::uint8_t { none, awaited, came };
 [[nodiscard]] constexpr bool operator>>(receive_turn from, receive_turn to) noexcept {
   return to == receive_turn::awaited ? from == receive_turn::none
@@ -40,15 +40,15 @@ enum class receive_turn : std::uint8_t { none, awaited, came };
                                      : true;
 }
 
-// Bound to one thread. What lies there stays where it is until room() or clear().
+// Bound to one thread. Bytes keep their address until room() or clear().
 class input_buffer {
  public:
   static constexpr std::uint32_t capacity = 16U << 10;  // bytes
   enum class kept : std::uint8_t { no, yes };
 
-  // Not touched before something comes. Throws std::bad_alloc.
+  // The memory is not touched before data arrives. Throws std::bad_alloc.
   explicit input_buffer(kept k) : at_(k == kept::yes ? new std::byte[capacity] : nullptr) {}
-  // Whether there is one.
+  // True if the buffer exists.
   explicit operator bool() const noexcept { return at_ != nullptr; }
 
   [[nodiscard]] bool empty() const noexcept { return begin_ == end_; }
@@ -59,21 +59,21 @@ class input_buffer {
     CORDMA_ASSERT_OP(bytes, <=, end_ - begin_);
     begin_ += bytes;
   }
-  // The first byte that is unused again, of those that were used since room() was called.
+  // Marks the bytes from `first` on as unused again; they were used since room() was called.
   void go_back_to(const std::byte* first) noexcept {
     CORDMA_ASSERT_OP(first - at_.get(), >=, 0);
     CORDMA_ASSERT_OP(static_cast<std::size_t>(first - at_.get()), <=, begin_);
     begin_ = static_cast<std::size_t>(first - at_.get());
   }
-  // The frame in front is looked at once for what it says of the connection, also if it is gone back to.
+  // The counters of the first frame are evaluated once, even if the input goes back to it.
   [[nodiscard]] bool is_seen() const noexcept { return begin_ < seen_; }
   void see(std::size_t bytes) noexcept {
     CORDMA_ASSERT_OP(bytes, <=, end_ - begin_);
     seen_ = std::max(seen_, begin_ + bytes);
   }
 
-  // Where more goes, at least one byte: what is unused moves to the front. REQUIRES that this is less than a frame that
-  // fits, and was not seen.
+  // Free space for at least one byte: unused bytes move to the front. REQUIRES that they are fewer
+  // than a frame that fits, and were not seen.
   [[nodiscard]] std::span<std::byte> room() noexcept {
     CORDMA_ASSERT_OP(seen_, <=, begin_);
     const std::size_t left = end_ - begin_;

@@ -1,4 +1,4 @@
-// Where a connection stands, and why it ends.
+// The state of a connection, and the cause of its end.
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -11,24 +11,24 @@ namespace cordma::transport::tcp {
 
 enum class life_phase : std::uint8_t {
   idle,       // created, to be connected out of band
-  expecting,  // the peer will come
+  expecting,  // the peer will connect
   connecting,
   greeting,
   open,
-  closing,       // disconnect() was called: goodbye follows what was posted
-  goodbye_sent,  // still serving the peer, until it says goodbye as well
-  finishing,     // one last frame has to leave, then the queue pair is in error
-  draining,      // in error; the peer has yet to see it
+  closing,       // disconnect() was called: goodbye follows the posted requests
+  goodbye_sent,  // still serving the peer, until it sends goodbye as well
+  finishing,     // one last frame has to be sent, then the queue pair is in error
+  draining,      // in error; the peer has yet to receive it
   dead,          // in error, no socket
 };
-// Whether the right one may follow the left one.
+// True if the second state may follow the first.
 [[nodiscard]] constexpr bool operator>>(life_phase from, life_phase to) noexcept {
   using enum life_phase;
   switch (to) {
     case idle: return false;
     case expecting: return from == idle;
     case connecting:
-      return from == idle || from == greeting;  // the latter: once more, by a new socket
+      return from == idle || from == greeting;  // from greeting: once more, with a new socket
     case greeting: return from == connecting;
     case open: return from == idle || from == expecting || from == greeting;
     case closing: return from == open;
@@ -44,7 +44,7 @@ enum class life_phase : std::uint8_t {
 class connection_life {
  public:
   operator life_phase() const noexcept { return phase_; }  // NOLINT
-  // Also of one that has ended.
+  // Also true after a connection has ended.
   [[nodiscard]] bool was_open() const noexcept { return was_open_; }
   // Frames go in both directions.
   [[nodiscard]] bool carries() const noexcept {
@@ -60,7 +60,7 @@ class connection_life {
     phase_.become(next);
     was_open_ = was_open_ || next == life_phase::open;
   }
-  // It ends for this reason once the last frame has left.
+  // Ends the connection for this reason once the last frame was sent.
   void finish(failure why) noexcept {
     cause_ = std::move(why);
     if (phase_ != life_phase::finishing) become(life_phase::finishing);

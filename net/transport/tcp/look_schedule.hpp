@@ -1,4 +1,5 @@
-// Which polls ask the epoll set for all sockets, and which ask no socket at all.
+// Decides in which polls the epoll set is queried for all sockets, and in which polls no socket is
+// read.
 #pragma once
 
 #include <cordma/runtime/check.hpp>
@@ -12,8 +13,8 @@ namespace cordma::transport::tcp {
 // How the reactor waits.
 enum class looking : std::uint8_t {
   in_virtual_time,
-  on_events,   // a look at all sockets precedes each sleep
-  only_polls,  // nobody has slept on the epoll set yet
+  on_events,   // each sleep follows a query of all sockets
+  only_polls,  // the reactor has not slept on the epoll set yet
   by_turns,    // polls and sleeps
 };
 
@@ -23,7 +24,7 @@ class look_schedule {
   explicit look_schedule(reactor& home) noexcept : how_(how(home)) {}
   [[nodiscard]] bool on_events() const noexcept { return how_ == looking::on_events; }
   [[nodiscard]] bool only_polls() const noexcept { return how_ == looking::only_polls; }
-  // The reactor sleeps after all; or it does not, as there was no memory to.
+  // The reactor sleeps after all; or it does not, because there was no memory for it.
   void sleeps() noexcept {
     CORDMA_ASSERT(only_polls());
     how_ = looking::by_turns;
@@ -33,23 +34,23 @@ class look_schedule {
     how_ = looking::only_polls;
   }
 
-  // While anybody waits for a handshake or for room in a socket, every poll looks at all sockets.
+  // While a handshake is open or a socket is full, every poll queries all sockets.
   [[nodiscard]] int waiting() const noexcept { return waiting_; }
   void add_waiting(int change) noexcept {
     waiting_ += change;
     CORDMA_ASSERT_OP(waiting_, >=, 0);
   }
 
-  // Whether this poll asks nobody: nothing came since the sockets were drained.
+  // True if this poll reads no socket: nothing arrived since the sockets were drained.
   [[nodiscard]] bool skips() noexcept {
     if (skip_ == 0) return false;
     --skip_;
     return true;
   }
-  // `found`: the active connections had something; `others`: there are some that are not active.
+  // `found`: the active connections had data; `others`: some connections are not active.
   [[nodiscard]] bool due(bool found, bool others) noexcept {
     if (waiting_ != 0 || found_elsewhere_) return true;
-    // Of the four ways to wait two differ from the others here.
+    // Two of the four ways to wait differ from the others here.
     if (how_ <= looking::on_events && (how_ == looking::in_virtual_time || !found)) [[unlikely]]
       return true;
     if (polls_to_look_ == 0) [[unlikely]] {
@@ -63,8 +64,8 @@ class look_schedule {
   void polled(bool found) noexcept {
     if (found && on_events()) skip_ = 1;
   }
-  // The epoll set is level-triggered: what is there now, or comes, makes it readable. The poll that
-  // follows need not look.
+  // The epoll set is level-triggered: present or arriving data makes it readable. The poll that
+  // follows need not query it.
   void arm() noexcept {
     if (how_ != looking::in_virtual_time) skip_ = 1;
   }
@@ -79,9 +80,9 @@ class look_schedule {
                      : others    ? polls_per_wide_look
                                  : polls_per_look;
   }
-  static constexpr unsigned polls_per_look = 64;        // when all connections are active
-  static constexpr unsigned polls_per_wide_look = 8;    // when some are not
-  static constexpr unsigned polls_per_event_look = 16;  // event mode, when the active ones are busy
+  static constexpr unsigned polls_per_look = 64;        // if all connections are active
+  static constexpr unsigned polls_per_wide_look = 8;    // if some are not
+  static constexpr unsigned polls_per_event_look = 16;  // event mode, if the active ones are busy
   [[nodiscard]] static looking how(reactor& home) noexcept {
     if (&home.time() != &real_clock()) return looking::in_virtual_time;
     switch (home.mode()) {
@@ -96,7 +97,7 @@ class look_schedule {
   int waiting_ = 0;
   unsigned polls_to_look_ = 0;
   unsigned skip_ = 0;
-  bool found_elsewhere_ = false;  // the last look found work on a connection that is not active
+  bool found_elsewhere_ = false;  // the last query found data of a connection that is not active
 };
 
 }  // namespace cordma::transport::tcp

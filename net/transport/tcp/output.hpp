@@ -1,4 +1,4 @@
-// What waits to leave besides requests and answers: the rest of a frame, and control frames.
+// Pending output besides requests and answers: the rest of a frame, and control frames.
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -12,7 +12,7 @@ namespace cordma::transport::tcp {
 
 inline constexpr std::size_t copied_below = 1024;  // bytes; one copy is cheaper than an iovec
 
-// A frame that is being sent. Its header is fixed when its first byte leaves.
+// A frame that is being sent. Its header is fixed when its first byte is sent.
 struct outgoing {
   enum class kind : std::uint8_t { none, request, answer, control, put };
   outgoing() = default;
@@ -23,9 +23,9 @@ struct outgoing {
   kind what = kind::none;
   frame_type type = frame_type::update;
   std::uint8_t header_bytes = 0;
-  std::uint32_t number = 0;   // of the request or the answer
+  std::uint32_t number = 0;   // number of the request or the answer
   std::uint32_t payload = 0;  // bytes
-  std::uint64_t sent = 0;     // bytes of header and payload
+  std::uint64_t sent = 0;     // bytes of header and payload already sent
   std::size_t offered = 0;    // bytes of it in the batch that is being written
   header_buffer header;
   [[nodiscard]] std::uint64_t size() const noexcept {
@@ -33,10 +33,10 @@ struct outgoing {
   }
 };
 
-// Whether the adapter is to find that the socket takes more.
+// Whether the adapter must watch for the socket to become writable.
 enum class output_state : std::uint8_t {
   free,
-  awaited,  // the socket is coming up, or has room again
+  awaited,  // the socket is connecting, or is full
   full,
 };
 [[nodiscard]] constexpr bool operator>>(output_state from, output_state to) noexcept {
@@ -51,7 +51,7 @@ class output {
 
   [[nodiscard]] bool is_full() const noexcept { return (busy_ & full) != 0; }
   [[nodiscard]] bool is_awaited() const noexcept { return state_ != output_state::free; }
-  // Returns by how many more the adapter waits.
+  // Returns the change in the number of sockets that the adapter waits for.
   [[nodiscard]] int become(output_state next) noexcept {
     const int before = is_awaited() ? 1 : 0;
     state_.become(next);
@@ -59,17 +59,17 @@ class output {
     return (is_awaited() ? 1 : 0) - before;
   }
 
-  // Nothing is in front of a frame, and the socket has room.
+  // True if nothing is in front of a frame, and the socket has space.
   [[nodiscard]] bool is_free() const noexcept { return busy_ == 0; }
-  // The same; what the next header says anyway does not count.
+  // As is_free(), but ignores an update, which the next header carries anyway.
   [[nodiscard]] bool is_clear() const noexcept { return (busy_ & ~bit(frame_type::update)) == 0; }
   [[nodiscard]] bool empty() const noexcept { return (busy_ & ~full) == 0; }
-  // A control frame, of which one is enough.
+  // Adds a control frame; one of each type is enough.
   void add(frame_type t) noexcept { busy_ |= bit(t); }
   void remove(frame_type t) noexcept { busy_ &= ~bit(t); }
   [[nodiscard]] bool has(frame_type t) const noexcept { return (busy_ & bit(t)) != 0; }
 
-  // A frame of which a part has left. Nothing else leaves before the rest.
+  // True if a part of a frame was sent. Nothing else is sent before the rest.
   [[nodiscard]] bool has_partial() const noexcept { return (busy_ & part) != 0; }
   [[nodiscard]] bool has_part_of_put() const noexcept {
     return has_partial() && partial_.what == outgoing::kind::put;
@@ -84,9 +84,9 @@ class output {
   }
   void drop_partial() noexcept { busy_ &= ~part; }
 
-  // Whether it has room for the rest of a put.
+  // True if it has a buffer for the rest of a put.
   [[nodiscard]] bool holds_puts() const noexcept { return rest_ != nullptr; }
-  // As a request of which a part was sent, except that the bytes are here.
+  // Like a partly sent request, except that the bytes are stored here.
   void keep_put(const outgoing& f, message_head head, const std::byte* data) noexcept {
     CORDMA_ASSERT_OP(f.sent, <, f.size());
     CORDMA_ASSERT_OP(f.payload, <=, most_put);
@@ -108,7 +108,8 @@ class output {
   static_assert(static_cast<unsigned>(frame_type::put) < 30);
 
   checked_state<output_state> state_{output_state::free};
-  // What is in front of a frame: control frames by type, the rest of a frame, a full socket.
+  // Bits for everything in front of a frame: control frames by type, the rest of a frame, a full
+  // socket.
   std::uint32_t busy_ = 0;
   outgoing partial_;
   std::unique_ptr<std::byte[]> rest_;

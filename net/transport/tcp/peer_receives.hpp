@@ -1,4 +1,4 @@
-// The receives of the peer: what it has promised, and the question whether there is one.
+// The receives of the peer: its credits, and the probe for a receive.
 #pragma once
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -9,11 +9,11 @@
 
 namespace cordma::transport::tcp {
 
-// Which messages need a receive that the peer has promised.
+// The messages that need a credit.
 enum class credit_rule : std::uint8_t {
   each,
   none,  // its receives are shared
-  next,  // they are, and the first message that is not sent found none
+  next,  // as none, and the first unsent message found no receive
 };
 [[nodiscard]] constexpr bool operator>>(credit_rule from, credit_rule to) noexcept {
   switch (to) {
@@ -34,20 +34,21 @@ class peer_receives {
     if (theirs.recv_depth == 0) rule_.become(credit_rule::none);
   }
   [[nodiscard]] bool are_shared() const noexcept { return rule_ != credit_rule::each; }
-  // A message found none.
+  // True if a message found no receive.
   [[nodiscard]] bool ran_out() const noexcept { return rule_ == credit_rule::next; }
-  // Taken by messages that were sent.
+  // Credits used by sent messages.
   [[nodiscard]] std::uint32_t used() const noexcept { return used_; }
   [[nodiscard]] bool has_unused() const noexcept { return granted_ != used_; }
-  // Whether a message may be sent behind `used` ones.
+  // True if a message may be sent after `used` ones.
   [[nodiscard]] bool allow(std::uint32_t used) const noexcept {
     return granted_ != used || rule_ == credit_rule::none;
   }
-  // `credit`: of a frame. False, and nothing is changed, where there cannot be so many.
+  // `credit`: the field of a frame. False, without a change, if the number is impossible.
   [[nodiscard]] bool grant(std::uint16_t credit) noexcept {
     const auto more = static_cast<std::uint16_t>(credit - static_cast<std::uint16_t>(granted_));
     if (more == 0) return true;
-    // Of a peer that promises none, fewer than were used: those on their way have yet to be counted.
+    // A peer without credits in advance may have granted fewer than were used: messages in flight
+    // have yet to be counted.
     const auto unused = static_cast<std::int32_t>(granted_ - used_ + more);
     if (unused > static_cast<std::int32_t>(depth_)) return false;
     granted_ += more;
@@ -57,7 +58,7 @@ class peer_receives {
     ++used_;
     if (ran_out()) rule_.become(credit_rule::none);
   }
-  // The first of `messages` that were sent found no receive, and all are sent again.
+  // The first of `messages` sent messages found no receive, and all are sent again.
   void run_out(std::uint32_t messages) noexcept {
     used_ -= messages;
     rule_.become(credit_rule::next);
@@ -66,7 +67,7 @@ class peer_receives {
  private:
   checked_state<credit_rule> rule_{credit_rule::each};
   std::uint32_t depth_ = 0;
-  std::uint32_t granted_ = 0;  // posted by the peer so far
+  std::uint32_t granted_ = 0;  // receives posted by the peer so far
   std::uint32_t used_ = 0;
 };
 
@@ -75,8 +76,8 @@ enum class probe_state : std::uint8_t { idle, asked, resting };
   return to == probe_state::idle ? from != to : from == probe_state::idle;
 }
 
-// Asks the peer for a receive where a message waits for one. `Rested` is called once it may ask again. Bound to the
-// adapter's thread.
+// Probes the peer for a receive if a message waits for one. `Rested` is called when it may probe
+// again. Bound to the adapter's thread.
 template <auto Rested>
 class receiver_probe {
  public:
@@ -84,7 +85,7 @@ class receiver_probe {
   [[nodiscard]] bool may_ask(std::uint8_t rnr_retry) const noexcept {
     return state_ == probe_state::idle && (rnr_retry < for_ever || for_life_);
   }
-  // Nothing was heard while a message waits: any answer shows that the peer is alive.
+  // Called after a silence while a message waits: any answer shows that the peer is alive.
   void ask_for_life() noexcept { for_life_ = true; }
   void asked(std::uint32_t request) noexcept {
     state_.become(probe_state::asked);
@@ -94,7 +95,7 @@ class receiver_probe {
   [[nodiscard]] bool waits() const noexcept { return state_ == probe_state::asked; }
   void answered() noexcept { state_.become(probe_state::idle); }
   [[nodiscard]] std::uint32_t request() const noexcept { return request_; }
-  // The answer is that there is none. False: no more of them are put up with.
+  // The answer is that there is none. False if the limit of refusals is exceeded.
   [[nodiscard]] bool refused(std::uint8_t rnr_retry) noexcept { return ++refusals_ <= rnr_retry; }
   void rest(reactor& home, duration time) noexcept {
     state_.become(probe_state::resting);
@@ -109,8 +110,8 @@ class receiver_probe {
  private:
   checked_state<probe_state> state_{probe_state::idle};
   bool for_life_ = false;
-  std::uint8_t refusals_ = 0;  // answers without credit to the request that is first in line
-  std::uint32_t request_ = 0;  // that the probe under way is about
+  std::uint8_t refusals_ = 0;  // answers without credit to the first waiting request
+  std::uint32_t request_ = 0;  // the request of the probe in flight
   timer_of<Rested> rest_;
 };
 

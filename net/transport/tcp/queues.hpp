@@ -45,7 +45,7 @@ class slot_ring {
   std::uint32_t mask_;
   std::uint32_t per_slot_;
   std::uint32_t inline_bytes_;
-  // Not constructed, or all of them were touched at once.
+  // Allocated but not constructed: construction would touch all of them.
   static_assert(std::is_trivially_copyable_v<Slot> && std::is_trivially_destructible_v<Slot>);
   struct free_memory {
     void operator()(Slot* all) const noexcept { ::operator delete(all); }
@@ -56,13 +56,13 @@ class slot_ring {
 };
 
 struct send_slot {
-  frame head;  // but for what it says of the connection; `length` is that of all segments
+  frame head;  // without the fields of the connection; `length` is that of all segments
   std::uint64_t id;
   opcode op;
   std::uint8_t flags;
   std::uint16_t segment_count;
-  wc_status status;  // before it is sent: what was wrong with it locally
-  bool answered;     // reads and atomics: the answer is in the segments
+  wc_status status;  // before it is sent: a local error
+  bool answered;     // reads and atomics: the answer is stored in the segments
 };
 static_assert(sizeof(send_slot) == 64, "found by a shift");
 
@@ -73,10 +73,10 @@ static_assert(sizeof(send_slot) == 64, "found by a shift");
   return is_any<opcode::send, opcode::send_imm, opcode::write_imm, opcode::send_invalidate>(op);
 }
 
-// What follows from its operation.
+// Properties of an operation.
 struct request_rule {
   frame_type type;
-  access wanted;  // of the memory here
+  access wanted;  // to the local memory
   bool is_atomic;
   bool has_imm;
 };
@@ -93,8 +93,8 @@ inline constexpr std::array<request_rule, opcode_count> request_rules = [] {
   return all;
 }();
 
-// taken <= done <= acked <= sent <= posted, as distances. A request's number on the wire is its
-// number here, modulo 65536.
+// taken <= done <= acked <= sent <= posted, as distances. A request has the same number here and,
+// modulo 65536, on the wire.
 class send_queue : public slot_ring<send_slot> {
  public:
   using slot_ring::slot_ring;
@@ -102,15 +102,15 @@ class send_queue : public slot_ring<send_slot> {
   [[nodiscard]] std::uint32_t sent() const noexcept { return sent_; }    // begun to be sent
   [[nodiscard]] std::uint32_t acked() const noexcept { return acked_; }  // carried out by the peer
   [[nodiscard]] std::uint32_t done() const noexcept { return done_; }    // have their final status
-  // Reads and atomics begun and not answered.
+  // Number of reads and atomics begun and not answered.
   [[nodiscard]] std::uint32_t reads() const noexcept { return reads_; }
   [[nodiscard]] std::uint32_t outstanding() const noexcept { return posted_ - taken_; }
   [[nodiscard]] bool all_sent() const noexcept { return sent_ == posted_; }
   [[nodiscard]] bool all_done() const noexcept { return done_ == posted_; }
 
-  // Its slot was filled.
+  // Adds a request after its slot was filled.
   void post() noexcept { ++posted_; }
-  // No request that is posted later will be sent.
+  // Requests that are posted later are never sent.
   void close() noexcept { closed_at_ = posted_; }
   [[nodiscard]] std::uint32_t closed_at() const noexcept { return closed_at_; }
 
@@ -123,17 +123,17 @@ class send_queue : public slot_ring<send_slot> {
       last_message_ = sent_;
     }
   }
-  // The peer may refuse a message that is not acknowledged, and with it all that is behind it.
+  // True if a message is unacknowledged: the peer may refuse it, and with it everything behind it.
   [[nodiscard]] bool awaits_ack_of_message() const noexcept {
     return static_cast<std::int32_t>(last_message_ - acked_) > 0;
   }
-  // True if anything is done by that.
+  // True if this completes any request.
   [[nodiscard]] bool acknowledge(std::uint32_t count) noexcept {
     acked_ += count;
     if (!awaits_ack_of_message()) last_message_ = acked_;
     return settle();
   }
-  // All that is not acknowledged is to be sent again. Returns how many receives it takes.
+  // Marks all unacknowledged requests to be sent again. Returns the number of receives they take.
   std::uint32_t send_again() noexcept {
     std::uint32_t receives = 0;
     for (std::uint32_t i = acked_; i != sent_; ++i) {
@@ -148,23 +148,23 @@ class send_queue : public slot_ring<send_slot> {
     return receives;
   }
 
-  // The read or atomic that the next answer is for; sent() if none waits for one.
+  // The read or atomic of the next answer; sent() if none waits for one.
   [[nodiscard]] std::uint32_t find_unanswered() noexcept {
-    // Where nothing wanted an answer for long, it stands at slots that have been used again since.
+    // If no request needed an answer for long, next_answer_ refers to slots that were reused since.
     if (static_cast<std::int32_t>(done_ - next_answer_) > 0) next_answer_ = done_;
     while (next_answer_ != sent_ && !wants_answer((*this)[next_answer_].op)) ++next_answer_;
     return next_answer_;
   }
-  // Of the request that find_unanswered() found.
+  // Segments of the request that find_unanswered() returned.
   [[nodiscard]] segment_list answer_segments() noexcept { return segments(next_answer_); }
-  // True if anything is done by that.
+  // True if this completes any request.
   [[nodiscard]] bool answered() noexcept {
     (*this)[next_answer_++].answered = true;
     --reads_;
     return settle();
   }
 
-  // The first that is not done.
+  // The first request that is not done.
   [[nodiscard]] send_slot& first_undone() noexcept { return (*this)[done_]; }
   void fail_first(wc_status status) noexcept {
     check();
@@ -173,7 +173,7 @@ class send_queue : public slot_ring<send_slot> {
     (*this)[done_++].status = status;
     acked_ = done_;
   }
-  // What has no final status yet was never carried out, as far as anybody can know.
+  // A request without a final status counts as not carried out.
   void flush() noexcept {
     CORDMA_ASSERT_OP(posted_ - taken_, <=, capacity());
     CORDMA_ASSERT_OP(done_ - taken_, <=, posted_ - taken_);
@@ -183,11 +183,11 @@ class send_queue : public slot_ring<send_slot> {
   }
 
   [[nodiscard]] bool has_done() const noexcept { return taken_ != done_; }
-  // REQUIRES has_done(). The first that is not reported.
+  // REQUIRES has_done(). The first request that is not reported.
   [[nodiscard]] const send_slot& first_done() noexcept { return (*this)[taken_]; }
   void take() noexcept { ++taken_; }
 
-  // The order of its numbers, as above. For slow paths.
+  // Checks the order of its counters, as above. Not for the path of each message.
   void check() const noexcept {
     CORDMA_ASSERT_OP(posted_ - taken_, <=, capacity());
     CORDMA_ASSERT_OP(done_ - taken_, <=, acked_ - taken_);
@@ -197,7 +197,7 @@ class send_queue : public slot_ring<send_slot> {
   }
 
  private:
-  // Completes in order whatever is acknowledged and answered. True if anything was.
+  // Completes, in order, all requests that are acknowledged and answered. True if there were any.
   [[nodiscard]] bool settle() noexcept {
     const std::uint32_t before = done_;
     while (done_ != acked_) {
@@ -214,7 +214,7 @@ class send_queue : public slot_ring<send_slot> {
   std::uint32_t acked_ = 0;
   std::uint32_t done_ = 0;
   std::uint32_t taken_ = 0;        // reported
-  std::uint32_t next_answer_ = 0;  // no read or atomic before this one waits for its answer
+  std::uint32_t next_answer_ = 0;  // every read or atomic before this one has its answer
   std::uint32_t reads_ = 0;
   std::uint32_t last_message_ = 0;  // behind the last message sent, unless it is acknowledged
   std::uint32_t closed_at_ = 0;
@@ -222,7 +222,7 @@ class send_queue : public slot_ring<send_slot> {
 
 struct recv_slot {
   std::uint64_t id;
-  std::uint32_t length;  // bytes, of all segments
+  std::uint32_t length;  // bytes of all segments
   std::uint32_t byte_len;
   std::uint32_t imm;
   std::uint16_t segment_count;
@@ -232,8 +232,8 @@ struct recv_slot {
   std::uint64_t invalidated;  // a key; 0: none
 };
 
-// taken <= done <= posted. The message that is arriving, if any, lands in the first slot that is not done. Where
-// receives are shared, there is one slot, for the one that this message has taken.
+// taken <= done <= posted. An arriving message is stored in the first slot that is not done. With
+// shared receives there is one slot, for the receive that this message has taken.
 class recv_queue : public slot_ring<recv_slot> {
  public:
   using slot_ring::slot_ring;
@@ -242,9 +242,9 @@ class recv_queue : public slot_ring<recv_slot> {
   [[nodiscard]] std::uint32_t outstanding() const noexcept { return posted_ - taken_; }
   [[nodiscard]] bool all_done() const noexcept { return done_ == posted_; }
 
-  // Its slot was filled.
+  // Adds a receive after its slot was filled.
   void post() noexcept { ++posted_; }
-  // REQUIRES one. The first that is not done.
+  // REQUIRES one. The first receive that is not done.
   [[nodiscard]] recv_slot& current() noexcept { return (*this)[done_]; }
   [[nodiscard]] segment_list current_segments() noexcept { return segments(done_); }
   void finish() noexcept { ++done_; }
@@ -255,7 +255,7 @@ class recv_queue : public slot_ring<recv_slot> {
   }
 
   [[nodiscard]] bool has_done() const noexcept { return taken_ != done_; }
-  // REQUIRES one. The first that is not reported.
+  // REQUIRES one. The first receive that is not reported.
   [[nodiscard]] const recv_slot& untaken() noexcept { return (*this)[taken_]; }
   void take() noexcept { ++taken_; }
 
@@ -265,7 +265,7 @@ class recv_queue : public slot_ring<recv_slot> {
   std::uint32_t taken_ = 0;
 };
 
-// What the peer is still to be told about its requests, in their order.
+// A pending answer to a request of the peer; sent in the order of the requests.
 struct answer {
   frame_type type;   // read_response, atomic_response or nak
   wc_status status;  // nak
@@ -273,7 +273,7 @@ struct answer {
   std::uint32_t length;  // of a read, in bytes
   std::uint64_t addr;
   std::uint64_t rkey;
-  std::uint64_t value;  // atomic, and a read of as many bytes: as it was when the answer began
+  std::uint64_t value;  // an atomic, or a read of 8 bytes: the value when the answer began
 };
 [[nodiscard]] inline frame head_of(const answer& a) noexcept {
   return {.type = a.type,
@@ -285,7 +285,7 @@ struct answer {
 
 class answer_queue {
  public:
-  // One place beyond the reads agreed to, for the nak that ends it all.
+  // One entry more than the agreed reads, for the nak that ends the connection.
   explicit answer_queue(std::uint32_t reads)
       : mask_(std::bit_ceil(reads + 2) - 1), at_(new answer[mask_ + std::size_t{1}]) {
     CORDMA_REQUIRE_OP(reads, <=, most_reads);
@@ -300,7 +300,7 @@ class answer_queue {
     (*this)[end_++] = a;
   }
   void pop() noexcept { ++begin_; }
-  // Drops all behind this one.
+  // Drops all answers behind this one.
   void end_with(std::uint32_t number) noexcept { end_ = number + 1; }
 
  private:

@@ -1,4 +1,4 @@
-// Scatter-gather lists: where byte `offset` of a message lies.
+// Scatter-gather lists: find the memory of byte `offset` of a message.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,7 +14,7 @@
 namespace cordma::transport::tcp {
 
 using segment_list = std::span<const segment>;
-inline constexpr std::uint32_t most_segments = 8;  // of a request or a receive
+inline constexpr std::uint32_t most_segments = 8;  // per request or receive
 static_assert(offsetof(iovec, iov_base) == 0 && sizeof(iovec) == 2 * sizeof(void*));
 
 // Calls visit(addr, length) for the pieces of [offset, offset + length), until it returns false.
@@ -68,7 +68,7 @@ class io_list {
     at_[count_++] = iovec{const_cast<std::byte*>(addr), length};
     bytes_ += length;
   }
-  // As much of [offset, offset + length) as there is room for, leaving `spare` entries free.
+  // Adds as much of [offset, offset + length) as fits, leaving `spare` entries free.
   void add(segment_list list, std::uint64_t offset, std::size_t length,
            std::size_t spare) noexcept {
     for_each_piece(list, offset, length, [this, spare](std::byte* addr, std::size_t n) noexcept {

@@ -1,5 +1,5 @@
-// A frame that leaves alone, by one system call: a short payload is copied behind its header, a long one goes from where
-// it lies.
+// A frame that is sent singly, by one system call: a short payload is copied behind its header, a
+// long one is sent from its own memory.
 #pragma once
 
 #include <sys/socket.h>
@@ -19,7 +19,7 @@ class single_frame {
     return head.length <= most_payload || !has_payload(head.type);
   }
 
-  // `ack`, `credit`: of the connection. REQUIRES fits(head).
+  // `ack`, `credit`: counters of the connection. REQUIRES fits(head).
   [[gnu::always_inline]] single_frame(const frame& head, std::uint32_t ack,
                                       std::uint32_t credit) noexcept
       : type_(head.type), payload_(has_payload(head.type) ? head.length : 0) {
@@ -28,7 +28,7 @@ class single_frame {
     store(&flat_[frame_at::ack], static_cast<std::uint16_t>(ack));
     store(&flat_[frame_at::credit], static_cast<std::uint16_t>(credit));
   }
-  // False: nothing has left. REQUIRES that `payload` has as many bytes as the header says, in at most
+  // False: nothing was sent. REQUIRES that `payload` has the length in the header, in at most
   // most_segments pieces.
   [[nodiscard, gnu::always_inline]] bool write(int fd, segment_list payload) noexcept {
     CORDMA_REQUIRE_OP(payload.size(), <=, most_segments);
@@ -37,10 +37,10 @@ class single_frame {
     if (payload_ != 0) add(payload);
     return write_copy(fd);
   }
-  // The same of a frame that has none.
+  // As above, for a frame without payload.
   [[nodiscard, gnu::always_inline]] bool write(int fd) noexcept { return write_copy(fd); }
   [[nodiscard]] bool is_bare() const noexcept { return payload_ == 0; }
-  // The same of a head and what is behind it.
+  // As above, for a message head and the data behind it.
   [[nodiscard, gnu::always_inline]] bool write(int fd, const message_head& head,
                                                const std::byte* data) noexcept {
     if (payload_ > copied_below) [[unlikely]]
@@ -51,7 +51,7 @@ class single_frame {
     return write_copy(fd);
   }
   [[nodiscard]] bool is_whole() const noexcept { return sent_ == header_bytes_ + payload_; }
-  // For the output, which sends what is missing. REQUIRES a write that was not whole.
+  // The unsent rest, for the output. REQUIRES an incomplete write.
   [[nodiscard, gnu::noinline]] outgoing rest(outgoing::kind what,
                                              std::uint32_t number) const noexcept {
     CORDMA_REQUIRE_OP(sent_, <, header_bytes_ + payload_);

@@ -45,7 +45,7 @@ bool is_any(const socket_address& a) noexcept {
   return v4(a).sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-// Who listens on `a` listens on `b` too: "::" serves both families.
+// A socket that listens on `a` listens on `b` too: "::" serves both families.
 bool covers(const socket_address& a, const socket_address& b) noexcept {
   return is_any(a) && (a.family() == AF_INET6 || b.family() == AF_INET);
 }
@@ -132,7 +132,7 @@ result<std::vector<socket_address>> resolve(const address& where, purpose why) {
     }
     // A hosts file may name an address twice.
     if (std::ranges::find(list, s) != list.end()) continue;
-    // What covers others goes first.
+    // An address that covers others is first.
     const bool listens = why == purpose::listening;
     list.insert(std::ranges::find_if(list,
                                      [&](const socket_address& other) {
@@ -164,7 +164,7 @@ result<socket_fd> open_stream(int family) noexcept {
 
 namespace {
 
-// All of `places` with one port. in_use names the first that somebody has.
+// Binds all of `places` to one port. in_use names the first address that is taken.
 result<std::vector<socket_fd>> bind_all(std::vector<socket_address> places, int backlog,
                                         const std::string& text) {
   std::vector<socket_fd> bound;
@@ -180,7 +180,7 @@ result<std::vector<socket_fd>> bind_all(std::vector<socket_address> places, int 
       bound.push_back(std::move(*opened));
       continue;
     }
-    // Of a missing address family, the others do without.
+    // A missing address family is skipped if there are others.
     const bool missing =
         opened.code() == errc::not_supported || opened.code() == errc::invalid_value;
     if (!missing) return opened.why();
@@ -210,7 +210,7 @@ void tune(int fd, duration peer_timeout) noexcept {
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(peer_timeout).count();
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
              static_cast<int>(std::clamp<long>(static_cast<long>(ms), 1, 3'600'000)));
-  // Unacknowledged data is watched by TCP_USER_TIMEOUT, silence by keepalives.
+  // TCP_USER_TIMEOUT detects unacknowledged data, keepalives detect silence.
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds_of(peer_timeout / 2));
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds_of(peer_timeout / 5));
@@ -218,9 +218,9 @@ void tune(int fd, duration peer_timeout) noexcept {
 }
 
 void tune_to_distance(int fd) noexcept {
-  // Where there is no distance, megabytes on their way speed nothing up, and do not stay in the processor's
-  // caches between the two copies. Found by bench: 1 MiB messages are 1.7 times as fast, up to 500,000; the kernel
-  // doubles it.
+  // On one host, megabytes in flight do not increase the bandwidth, and do not stay in the
+  // processor's caches between the two copies. Measured by bench: 1 MiB messages are 1.7 times as
+  // fast, up to 500,000; the kernel doubles the value.
   constexpr int local_queue = 300'000;
   if (same_host(local_of(fd), peer_of(fd))) set_option(fd, SOL_SOCKET, SO_SNDBUF, local_queue);
 }

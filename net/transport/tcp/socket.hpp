@@ -1,4 +1,4 @@
-// Sockets: names to addresses, options, and errors that say what to do.
+// Sockets: names to addresses, options, and errors with a remedy.
 #pragma once
 
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ class socket_address {
     CORDMA_REQUIRE_OP(length, <=, sizeof storage_);
     std::memcpy(&storage_, address, length);
   }
-  // `ask`: getsockname() or getpeername(). Empty where it fails.
+  // `ask`: getsockname() or getpeername(). Empty if it fails.
   template <class Ask>
   [[nodiscard]] static socket_address of(int fd, Ask ask) noexcept {
     socket_address s;
@@ -39,7 +39,7 @@ class socket_address {
   }
   [[nodiscard]] std::uint16_t port() const noexcept;
   void set_port(std::uint16_t port) noexcept;
-  // In numbers, with the scope of a link-local one.
+  // In numbers, with the scope of a link-local address.
   [[nodiscard]] address numeric() const;
   // "10.0.0.1:7000", "[::1]:7000".
   [[nodiscard]] std::string text() const { return numeric().text(); }
@@ -50,27 +50,29 @@ class socket_address {
 };
 
 enum class purpose : std::uint8_t { connecting, listening };
-// In the order in which they should be tried; never empty. unreachable where the name is unknown.
+// In the order in which they should be tried; never empty. unreachable if the name is unknown.
 [[nodiscard]] result<std::vector<socket_address>> resolve(const address& where, purpose why);
 
-// A non-blocking stream socket. no_memory at the limit of descriptors, saying what to do.
+// A non-blocking stream socket. no_memory at the limit of descriptors, with a remedy.
 [[nodiscard]] result<socket_fd> open_stream(int family) noexcept;
-// On every address of the name, all with one port; where port 0 is asked for, with one that is free on all of them. An
-// address of a family that this machine does not have is left out if there are others. No host: one socket for both
-// families. in_use, not_permitted, invalid_value (no address of this machine), no_memory, unreachable (unknown name).
+// Listens on every address of the name, all with one port; port 0 selects one that is free on all
+// of them. An address of a family that this machine lacks is omitted if there are others. Without a
+// host: one socket for both families. Errors: in_use, not_permitted, invalid_value (no address of
+// this machine), no_memory, unreachable (unknown name).
 [[nodiscard]] result<std::vector<socket_fd>> open_listeners(const address& where, int backlog);
 [[nodiscard]] failure descriptor_limit(int os_errno, const char* doing) noexcept;
-// False if this machine has no address of its own to reach it from: IPv6 is off, for example.
+// False if this machine has no address to reach it from: IPv6 is off, for example.
 [[nodiscard]] bool has_address_for(const socket_address& to) noexcept;
 
-// No delay, and the kernel's own watch over a silent peer.
+// Sets no delay, and the kernel's detection of a silent peer.
 void tune(int fd, duration peer_timeout) noexcept;
-// REQUIRES that it is connected. Where the peer is on this host, what waits in the socket is kept short.
+// REQUIRES that it is connected. If the peer is on this host, the socket's send buffer is kept
+// small.
 void tune_to_distance(int fd) noexcept;
 
 [[nodiscard]] socket_address local_of(int fd) noexcept;
 [[nodiscard]] socket_address peer_of(int fd) noexcept;
-// Takes the pending error of a socket; 0 = none.
+// Returns and clears the pending error of a socket; 0 = none.
 [[nodiscard]] int take_error(int fd) noexcept;
 
 }  // namespace cordma::transport::tcp

@@ -39,7 +39,7 @@ result<std::unique_ptr<queue_pair>> tcp_adapter::create(const queue_pair_options
 }
 
 std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexcept {
-  CORDMA_REQUIRE_OP(arrived_count_, ==, 0U);  // released
+  CORDMA_REQUIRE_OP(arrived_count_, ==, 0U);  // all were released
   ++polls_;
   polling_ = true;
   may_arrive_ = room_for_messages(out.size());
@@ -57,14 +57,14 @@ std::size_t tcp_adapter::poll(std::span<completion> out, bool& progressed) noexc
   return n;
 }
 
-// Where there are completions, they have half of it.
+// With completions pending, messages get half of the entries.
 std::size_t tcp_adapter::room_for_messages(std::size_t all) noexcept {
   if (has_completions()) [[unlikely]]
     all = (all + polls_ % 2) / 2;
   return std::min(all, most_arrived);
 }
 
-// Those for which there is no place are the first ones of the next poll.
+// Connections without a free entry are the first ones of the next poll.
 bool tcp_adapter::take_pending() noexcept {
   list<connection_link>& pending = to_do(work::pending);
   list<connection_link> now;
@@ -97,7 +97,8 @@ void tcp_adapter::release_arrived() noexcept {
   arrived_count_ = 0;
 }
 
-// From more of them than are tried on, all are followed: whoever is tried changes too often.
+// With more connections than the active set holds, all are watched by epoll: the active ones change
+// too often.
 void tcp_adapter::enlist() noexcept {
   if (++connections_ == active_set::most + 1) static_cast<void>(active_.follow());
 }

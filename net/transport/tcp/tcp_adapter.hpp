@@ -1,4 +1,4 @@
-// One thread's sockets: who is ready, whose turn it is, what is to be reported.
+// The sockets of one thread: the ready ones, the order of serving them, and the events to report.
 #pragma once
 
 #include <cordma/net/transport/in_transit.hpp>
@@ -20,11 +20,11 @@ class incoming;
 class tcp_listener;
 class tcp_adapter;
 
-// What a poll has to do for a connection.
+// Pending work of a poll for a connection.
 enum class work : std::uint8_t {
-  completed,  // hand out completions
+  completed,  // return completions
   due,        // tend(): acknowledgements and credits
-  pending,    // look at input that came before
+  pending,    // process input that arrived before
 };
 inline constexpr std::size_t works = 3;
 
@@ -63,7 +63,7 @@ class tcp_adapter final : public reporting_adapter {
   [[nodiscard]] std::size_t poll(std::span<completion> out, bool& progressed) noexcept override;
   void release_arrived() noexcept override;
   [[nodiscard]] int wait_fd() const noexcept override { return sockets_.fd(); }
-  // Level-triggered: as long as any socket has something, so has this.
+  // Level-triggered: it is readable as long as any socket is.
   [[nodiscard]] bool edge_triggered() const noexcept override { return false; }
   arm_state arm() noexcept override;
   void disarm() noexcept override;
@@ -78,31 +78,32 @@ class tcp_adapter final : public reporting_adapter {
   result<std::uint64_t> hand_over(std::uint64_t request, adapter& target) override;
   result<std::unique_ptr<queue_pair>> create(const queue_pair_options& options) override;
 
-  // For the parts below: connections, listeners and handshakes of this adapter.
+  // For connections, listeners and handshakes of this adapter.
   [[nodiscard]] reactor& home() noexcept { return home_; }
   [[nodiscard]] tcp_domain& owner() noexcept { return *owner_; }
   [[nodiscard]] region_table& regions() noexcept { return owner_->regions(); }
-  // Where bytes land before it is known what they are, but those of connections with an input of their own. Shared:
+  // The buffer for bytes of unknown type, except for connections with a separate input. Shared:
   // empty between two calls.
   [[nodiscard]] std::span<std::byte> staging() noexcept { return {staging_.get(), staging_bytes_}; }
 
   [[nodiscard]] socket_set& sockets() noexcept { return sockets_; }
-  // The number of the poll that is running; 0 outside.
+  // The number of the running poll; 0 outside.
   [[nodiscard]] std::uint64_t running_poll() const noexcept { return polling_ ? polls_ : 0; }
 
-  // For the next poll, or for what is left of this one.
+  // For the next poll, or for the rest of this one.
   void mark(connection& c, work w) noexcept;
-  // For a message, in this poll.
+  // True if this poll has a free entry for a message.
   [[nodiscard]] bool has_place() const noexcept { return arrived_count_ < may_arrive_; }
-  // REQUIRES has_place(), and that it is the next one in the order of its sender. The bytes stay until released().
+  // REQUIRES has_place(), and that it is the next message in the order of its sender. The bytes
+  // stay valid until released().
   void add_arrived(connection& from, std::span<const std::byte> message) noexcept;
   [[nodiscard]] active_set& active() noexcept { return active_; }
-  // By a look at all sockets, which event mode does before it sleeps anyway.
+  // Found by a query of all sockets, which event mode does before it sleeps anyway.
   void found_active(connection& c) noexcept {
     if (!look_.on_events()) active_.add(c);
   }
-  // Whether every poll reads its socket anyway, so that the epoll set need not have it: the kernel
-  // then has nobody to tell of each message.
+  // True if every poll reads its socket anyway, so that the epoll set need not contain it: the
+  // kernel then has no waiter to notify of each message.
   [[nodiscard]] bool tries(const connection& c) const noexcept {
     return look_.only_polls() && connections_ <= active_set::most && active_.has(c);
   }
@@ -110,7 +111,7 @@ class tcp_adapter final : public reporting_adapter {
   void forget(connection& c) noexcept;
   void add_waiting(int change) noexcept { look_.add_waiting(change); }
 
-  // Connecting out of band: a listener of the adapter's own, and who is called by which token.
+  // Connecting out of band: a listener of the adapter, and the connections by token.
   result<std::uint16_t> attach_port();
   void attach(incoming& caller) noexcept;
   void find_caller(connection& c) noexcept;
@@ -142,15 +143,15 @@ class tcp_adapter final : public reporting_adapter {
   std::size_t staging_bytes_;
   std::unique_ptr<std::byte[]> staging_;
   std::array<list<connection_link>, works> work_;
-  std::size_t may_arrive_ = 0;  // messages in this poll
-  active_set active_;           // the others are found by looking at all sockets
+  std::size_t may_arrive_ = 0;  // limit of messages in this poll
+  active_set active_;           // the others are found by querying all sockets
   look_schedule look_;
   std::size_t connections_ = 0;
   std::uint64_t polls_ = 0;
   bool polling_ = false;
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming>> incoming_;
   std::unique_ptr<tcp_listener> attach_listener_;
-  std::vector<connection*> by_token_;  // those made by create()
+  std::vector<connection*> by_token_;  // those created by create()
 };
 
 }  // namespace cordma::transport::tcp

@@ -109,7 +109,7 @@ result<std::uint64_t> tcp_adapter::hand_over(std::uint64_t request, adapter& tar
   }
   std::unique_ptr<incoming> client = claim(request);
   if (client == nullptr) return no_such_request();
-  // Ids hold in the whole domain, so whoever asks for it first there gets it.
+  // Ids are valid in the complete domain: the first adapter that uses an id gets the request.
   owner_->requests().leave(request, std::move(client));
   return request;
 }

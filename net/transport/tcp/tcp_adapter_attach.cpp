@@ -1,4 +1,4 @@
-// The port that peers call which hold a descriptor of this side.
+// The port on which peers connect that have a descriptor of this side.
 #include <algorithm>
 #include <cordma/net/transport/tcp/connection_handshake.hpp>
 #include <new>
@@ -31,7 +31,7 @@ void tcp_adapter::attach(incoming& caller) noexcept {
   socket_fd fd = caller.release();
   gone(caller);
   try {
-    // If the caller has hung up meanwhile it will call again, or connect_timeout ends it.
+    // If the caller has disconnected meanwhile it will connect again, or connect_timeout ends it.
     static_cast<void>(c.adopt(std::move(fd), theirs, c.greeting(hello_kind::accept)));
   } catch (const std::bad_alloc&) {
     c.starve();

@@ -62,7 +62,7 @@ void tcp_listener::door::on_ready(std::uint32_t) noexcept {
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN) return;
-    // No descriptors or no memory: the client waits in the backlog. Asking again at once would
+    // No descriptors or no memory: the client waits in the backlog. Trying again at once would
     // spin.
     const time_point now = of_.home_.home().now();
     if (!at_limit_since_) at_limit_since_ = now;
@@ -82,10 +82,10 @@ bool tcp_listener::door::turn_away() noexcept {
   spare_.reset();
   socket_fd client = accept_one();
   if (client) {
-    // What was said and is not read would take the answer with it.
+    // Unread input would make the kernel discard the answer.
     hello_buffer unread;
     while (::recv(client.get(), unread.data(), unread.size(), 0) > 0) {}
-    // A client that is gone needs no answer.
+    // A client that is disconnected needs no answer.
     static_cast<void>(send_whole_hello(client.get(), {.kind = hello_kind::exhausted}));
   }
   const bool came = static_cast<bool>(client);
