@@ -227,8 +227,8 @@ cordma::result<void> receiver::begin_inplace(incoming& f, int fd, const struct s
   if (!f.is_stream() && there.device == f.what->device) {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
   }
-  // Users without read access in the end have none during the transfer, except the owner, because the
-  // mark has to be read.
+  // Users without read access in the end have none during the transfer, except the owner, because
+  // the mark has to be read.
   const mode_t mode = before.st_mode & 07777;
   const mode_t others = options_.mode ? f.what->mode | ~mode_t{S_IRWXG | S_IRWXO} : ~mode_t{0};
   const mode_t meanwhile = (mode & others) | S_IRUSR;
