@@ -146,8 +146,8 @@ class lane {
 // appended later only after the bytes are in the slot. Bound to the lane's thread.
 class slot_write {
  public:
-  // Writes to `offset` of offered memory, all in one slot. The bytes must not change until done();
-  // without done(), as long as the lane writes.
+  // Writes to `offset` of offered memory, all in one slot. The bytes must not change until done()
+  // completes, or, if it does not, while the lane writes.
   slot_write(lane& way, const slot_memory& to, std::uint64_t offset, const cordma::Slice& bytes);
   slot_write(const slot_write&) = delete;
   slot_write& operator=(const slot_write&) = delete;

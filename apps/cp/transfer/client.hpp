@@ -20,7 +20,7 @@ struct observer {
   progress& counted;
   item_sink tell;
   std::function<void(const connection&)> connected;
-  // Called once for each lost connection, before the first attempt to reconnect.
+  // A connection is lost. Called once for each interruption, before the first attempt to reconnect.
   std::function<void(const std::string& why)> lost;
 };
 

@@ -50,7 +50,7 @@ void receiver::make_hard_links(last_words& said) {
     const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
     const bool both = there && first && there.value() && first.value();
     if (both && same_file(*there.value(), *first.value())) continue;
-    // Compares the time of the entry with the contents: a further name has no time.
+    // Uses the time of the entry that has the contents: a further name has no time.
     const struct stat* const now = there && there.value() ? &*there.value() : nullptr;
     if (there && is_passed_over(entries_[one.stands], now) && !is_cut_off(e, now, said.problems)) {
       continue;

@@ -136,7 +136,7 @@ void receiver::consider_directory(const entry& e) {
   close_in_the_end(e);
 }
 
-// Closes a new directory at the end; until then its owner may write in it.
+// Records the final mode of a new directory; until the end its owner may write in it.
 void receiver::close_in_the_end(const entry& e) {
   constexpr std::uint32_t ours = S_IRWXU;
   if (options_.mode || (e.mode & ours) == ours) return;
@@ -152,7 +152,7 @@ void receiver::narrow(const entry& e, struct stat& now) {
   if (set_mode(e.path, mode & 07777).empty()) now.st_mode = mode;
 }
 
-// Opens a directory that belongs to this user but is not writable; the end restores its mode.
+// Makes a directory of this user writable if it is not; its mode is restored at the end.
 void receiver::open_up(const std::string& path, const struct stat& now) {
   constexpr std::uint32_t needed = S_IWUSR | S_IXUSR;
   if ((now.st_mode & needed) == needed || ::geteuid() == 0 || now.st_uid != ::geteuid()) return;
@@ -386,7 +386,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
     f->mode_here = mode_of(*now);
     f->directory_here = S_ISDIR(now->st_mode);
   }
-  f->left = f->is_stream() ? 1 : chunks_of(e);  // plus 1 for the end of the stream
+  f->left = f->is_stream() ? 1 : chunks_of(e);  // 1: the end of the stream
   f->missing.assign(f->is_stream() ? 0 : f->left, true);
   // A file that replaces an entry of another kind does so when it is complete.
   f->in_place = options_.inplace && (now == nullptr || S_ISREG(now->st_mode));

@@ -37,8 +37,8 @@
 
 namespace copy {
 
-// Receives the entries that a sender lists, unless they already exist at the target. Bound to the
-// thread of its Worker.
+// Receives the entries that a sender lists, unless the target already has them. Bound to the thread
+// of its Worker.
 class receiver {
  public:
   // As for sender; `chosen` are the sender's rules. `only_name`: local name of the file if the one
@@ -97,7 +97,7 @@ class receiver {
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
   [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
-  // If this cannot be determined it is a problem; the second form also reports the problem.
+  // If this cannot be determined a problem is added; the second form reports it.
   [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now,
                                 std::vector<problem>& problems);
   [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now);
@@ -211,7 +211,7 @@ class receiver {
   const item_sink& tell_;
 
   pools pools_;
-  std::uint32_t slots_ = 0;                // of each lane; the number known to the sender
+  std::uint32_t slots_ = 0;                // offered slots of each lane
   std::vector<std::vector<bool>> in_use_;  // slots in use, by lane
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
@@ -221,7 +221,7 @@ class receiver {
     const entry* what = nullptr;
     struct stat now{};  // attributes of the local file
   };
-  // files with a pending comparison by the sender
+  // Files with a pending comparison by the sender.
   std::unordered_map<std::uint32_t, comparison> compared_;
   int output_ = -1;
   asked asked_;

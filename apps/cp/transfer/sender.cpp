@@ -289,7 +289,8 @@ task<void> sender::feed() {
   bundle small;
   std::uint64_t small_bytes = 0;
   while (!finished_) {
-    // If there is nothing else to send, or its files must be closed before others can be opened.
+    // Sends the bundle if no other job is left, or if its files must be closed before others can be
+    // opened.
     if (!small.empty() && (jobs_.empty() || open_ >= most_open_)) {
       bundle full = std::exchange(small, bundle());
       co_await start_bundle(std::move(full));

@@ -155,7 +155,7 @@ class sender {
   std::uint64_t unanswered_ = 0;
   std::deque<job> jobs_;
   cordma::auto_event job_here_;
-  // of each lane; slots are numbered across its parts
+  // Memory of each lane; slots are numbered across its parts.
   std::vector<std::vector<slot_memory>> memory_;
   std::vector<std::vector<bool>> is_free_;  // slots of each lane
   std::deque<place> free_;                  // free slots at the receiver

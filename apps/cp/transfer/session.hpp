@@ -68,7 +68,7 @@ class server {
   // Checks a request before it is accepted. Returns true if a pull is of a single file. Throws
   // std::exception to refuse, with a reason for the client.
   using examine = std::function<bool(const client_request&)>;
-  // Returns null if no such module exists for this peer.
+  // Returns null if no such module exists, or none for this peer.
   using find_module =
       std::function<const module*(const std::string& name, const std::string& peer)>;
   struct handlers {

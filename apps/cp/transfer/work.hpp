@@ -26,8 +26,8 @@ struct held_path {
 // Treatment of a symlink as the last name of a path: followed (its target must also be below the
 // directory), or kept as a link.
 enum class links : unsigned char { followed, kept };
-// REQUIRES: `path` is relative, or empty. Throws failed_place with a message about `called`, the
-// user's name of the path.
+// `path` is relative, or empty. Throws failed_place with a message about `called`, the user's name
+// of the path; std::runtime_error if `path` leads out of `root`.
 [[nodiscard]] held_path hold_below(const std::string& root, const std::string& path,
                                    const std::string& called, links last);
 

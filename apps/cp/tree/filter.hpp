@@ -25,7 +25,7 @@ class filter {
   void add(decision d, std::string_view pattern);
   // `path` is relative to the top of the transfer, as entry::path; "." is never excluded. The
   // caller does not walk into an excluded directory, so paths below it are not tested. The time is
-  // at most proportional to pattern times path squared, for every pattern.
+  // at most proportional to the pattern's length times the square of the path's length.
   [[nodiscard]] bool excludes(std::string_view path, bool is_directory) const noexcept;
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
 

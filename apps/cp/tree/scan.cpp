@@ -349,7 +349,7 @@ bool scanner::state::is_in_itself(const struct stat& directory) const noexcept {
          });
 }
 
-// Returns the entry of that source with this path, if the source sends it.
+// Returns the attributes of this path in that source, if the source sends it.
 std::optional<struct stat> scanner::state::look_in(std::size_t source, const std::string& path) {
   if (!origins_of_[source].may_hold(path)) return std::nullopt;
   const int flags = O_PATH | (options_.follow ? 0 : O_NOFOLLOW);
@@ -360,7 +360,8 @@ std::optional<struct stat> scanner::state::look_in(std::size_t source, const std
   return s;
 }
 
-// Returns the entry sent with this path. A directory takes precedence over other kinds.
+// Returns the attributes of the entry sent with this path. A directory takes precedence over other
+// kinds.
 std::optional<struct stat> scanner::state::from_earlier(const candidate& c, with which) {
   for (std::size_t i = 0; i + 1 < begun_; ++i) {
     const std::optional<struct stat> s = look_in(i, c.path);
