@@ -261,7 +261,7 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
     if (!fd) break;
     const int held = lock(fd.get(), at->directory, at->name);
     if (held == EBUSY) return in_use(at->directory, at->name);
-    // Its attributes may have changed until it was locked.
+    // Read after the lock: an earlier holder may have changed the file.
     why = EBUSY;
     if (held != 0 || ::fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
     return opened{.fd = std::move(fd), .before = s};

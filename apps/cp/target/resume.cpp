@@ -53,7 +53,8 @@ constexpr std::size_t record_bytes = record_at::hash + 8;
 static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::life);
 constexpr std::uint64_t not_here = std::uint64_t{1} << 63;  // flag in the index of a record
 static_assert(resume_state::most_chunks < not_here);
-constexpr std::int64_t late = 20'000'000;  // ns: writes in progress when the last chunk was added
+constexpr std::int64_t late =
+    20'000'000;  // ns; for writes in progress when the last chunk was added
 
 void put(std::byte* to, std::uint64_t value, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
@@ -187,8 +188,8 @@ result<resume_state> resume_state::open(unique_fd fd, int part, const source_ide
   made.noted_change_ = static_cast<std::int64_t>(get(head.data() + head_at::change));
   if (const int why = made.read_records(); why != 0) return fails(why);
   made.vouches_ = made.is_as_noted(get(head.data() + head_at::life));
-  // Valid until confirm(), so that later changes of the part or of the records are not mistaken for
-  // noted ones.
+  // Until confirm() the head does not vouch for the part, so that later changes of the part or of
+  // the records are not mistaken for noted ones.
   const int why = made.write_head(made.count_ != 0 ? 0 : made.life_);
   if (why != 0 && ::ftruncate(made.fd_.get(), 0) != 0) return fails(why);
   return made;

@@ -34,7 +34,7 @@ struct keep_options {
   // entries this is no problem.
   bool owner_if_may = false;
   bool group_if_may = false;
-  bool attributes = false;  // removes others in user.*, ACLs and capabilities
+  bool attributes = false;  // removes those that the entry lacks: user.*, ACLs, capabilities
 };
 
 // Accesses names relative to an open directory. Used by one thread at a time. Each name is resolved
