@@ -7,7 +7,8 @@
 
 namespace copy {
 
-// Returns the length of the UTF-8 character at the begin of `text`, in bytes; 0 if there is none.
+// Returns the length of the UTF-8 character at the beginning of `text`, in bytes; 0 if there is
+// none.
 [[nodiscard]] inline std::size_t character_bytes(std::string_view text) noexcept {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);

@@ -45,8 +45,8 @@ bool asked::is_named(std::string_view path) const noexcept {
   return names.empty() || std::ranges::find(names, path.substr(0, path.find('/'))) != names.end();
 }
 
-// Returns the length of the listed path at the begin of `path`; npos if there is none: `path` may
-// be above a listed one.
+// Returns the length of the listed path at the beginning of `path`; npos if there is none: `path`
+// may be above a listed one.
 std::size_t asked::end_of_listed(std::string_view path) const noexcept {
   for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string_view part = path.substr(0, end);

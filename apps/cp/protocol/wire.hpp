@@ -202,11 +202,11 @@ struct bundle_frame {
 // A wanted file, except for its present chunks.
 struct want {
   std::uint32_t file = 0;
-  std::vector<std::uint8_t> here;  // a bit for each present chunk, lowest first; empty: none
+  std::vector<std::uint8_t> here;  // a bit per chunk, lowest first, set if present; empty: none
   friend bool operator==(const want&, const want&) = default;
 };
 
-// --checksum: the receiver sends the digest of its file, and the sender answers whether its file
+// --checksum: the receiver sends the digest of its file, and the sender reports whether its file
 // has it.
 struct compare_frame {
   std::uint32_t file = 0;

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::size_t none = std::string_view::npos;
 
-// The match of a byte with one element of a pattern, and the begin of the next element; `none`: the
-// element is invalid.
+// The match of a byte with one element of a pattern, and the beginning of the next element; `none`:
+// the element is invalid.
 struct step {
   bool fits = false;
   std::size_t next = none;
@@ -95,7 +95,7 @@ class bracket_reader {
   std::string_view pattern_;
   std::size_t at_;
   int byte_;
-  int before_ = 0;  // possible begin of a range; 0: none
+  int before_ = 0;  // possible beginning of a range; 0: none
   bool among_ = false;
 };
 
