@@ -84,7 +84,7 @@ std::string token_of(const std::string& file) {
   std::fclose(in);
   std::string token(read ? line : "");
   if (token.ends_with('\n')) token.pop_back();
-  // An empty one would let anybody in.
+  // An empty token would give access to every client.
   if (token.empty())
     throw std::invalid_argument("--token-file: " + file + " has no token in its first line");
   return token;
@@ -151,14 +151,14 @@ cordma::task<void> serve_all(cordma::Context& context, cordma::Worker& worker,
   co_await s.serve(listener, o.clients);
 }
 
-// SIGINT and SIGTERM end it; what is half here can go on later.
+// SIGINT and SIGTERM end the server; incomplete files can be resumed later.
 class end_by_signal {
  public:
   end_by_signal() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGUSR2);  // of the destructor
+    sigaddset(&set_, SIGUSR2);  // for the destructor
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     thread_ = std::thread([this] {
       int signal = 0;
@@ -183,7 +183,7 @@ class end_by_signal {
 int run(int argc, char** argv) {
   support::hold_standard_descriptors();
   support::ignore_signals_of_errors();
-  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
+  cordma::install_dump_handler(SIGUSR1).value();  // reports of all reactors, on standard error
   CLI::App app("Serves directories to cordma-cp, by RDMA, shared memory or TCP.", "cordma-cpd");
   options o;
   declare(app, o);

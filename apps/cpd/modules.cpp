@@ -48,7 +48,7 @@ std::string host_of(std::string_view peer) {
   return std::string(peer.substr(0, peer.find('%')));
 }
 
-// Whoever is on this machine may read it.
+// True if every user of this machine may read the file.
 bool is_for_all(const std::string& file) noexcept {
   struct stat s{};
   return ::stat(file.c_str(), &s) == 0 && (s.st_mode & S_IROTH) != 0;
@@ -58,7 +58,7 @@ std::string read_token_file(const std::string& file, const std::string& name) {
   std::ifstream in(file);
   if (!in) fail("module \"" + name + "\": token_file: " + file + ": " + std::strerror(errno));
   std::string token;
-  if (!std::getline(in, token) || token.empty())  // an empty one would let anybody in
+  if (!std::getline(in, token) || token.empty())  // an empty token gives access to every client
     fail("module \"" + name + "\": token_file: " + file + " has no token in its first line");
   return token;
 }
@@ -99,7 +99,7 @@ bool flag_of(const json& value, const std::string& key) {
 }
 
 std::vector<network> networks_of(const json& value, const std::string& key) {
-  // None would be from anywhere, which is said by leaving it out.
+  // An empty list is an error: to permit all hosts the key is left out.
   if (!value.is_array() || value.empty()) fail(key + ": a list such as [\"10.0.0.0/8\"]");
   std::vector<network> all;
   for (const json& h : value) all.push_back(parse_network(text_of(h, key)));
@@ -179,7 +179,7 @@ network parse_network(const std::string& text) {
 }
 
 bool network::contains(std::string_view peer) const {
-  // By shared memory comes who is on this host.
+  // Clients over shared memory are on this host.
   const bool is_here = peer.starts_with("shm:");
   const char* const loopback = bytes.size() == 4 ? "127.0.0.1" : "::1";
   const std::vector<std::uint8_t> theirs = address_of(is_here ? loopback : host_of(peer));

@@ -1,4 +1,4 @@
-// Text of others, for machines.
+// Conversion of arbitrary bytes to UTF-8 for programs.
 #pragma once
 
 #include <cstdio>
@@ -7,7 +7,8 @@
 
 namespace copy {
 
-// Bytes of the character that `text` begins with, as UTF-8 has it; 0: it begins with none.
+// Returns the length of the UTF-8 character at the beginning of `text`, in bytes; 0 if there is
+// none.
 [[nodiscard]] inline std::size_t character_bytes(std::string_view text) noexcept {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -23,8 +24,9 @@ namespace copy {
   return is_none ? 0 : bytes;
 }
 
-// For machines that take UTF-8 alone: as it is, but for bytes that are none, each as "\#377", in octal, as rsync has it;
-// so no two texts become one, a "\#" that three digits follow is "\#134#".
+// Returns valid UTF-8 for programs that accept nothing else. Invalid bytes become "\#377", in
+// octal, as with rsync. A "\#" before three digits becomes "\#134#", so no two texts have the same
+// result.
 [[nodiscard]] inline std::string as_text(std::string_view bytes) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string text;

@@ -1,4 +1,4 @@
-// -i: what becomes of an entry, in one word, as rsync's "%i" has it.
+// -i: the change of an entry, in the format of rsync's "%i".
 #pragma once
 
 #include "../protocol/wire.hpp"
@@ -7,9 +7,9 @@
 
 namespace copy {
 
-// "*deleting  ", or eleven signs: what is done (">" comes here, "<" goes there, "c" is made, "h" becomes another name,
-// "." only what is kept of it is set), what it is (f d L D S), and then a sign for each thing that was different there, or
-// "+" where nothing was there.
+// Returns "*deleting  ", or eleven characters: the action (">" received, "<" sent, "c" created, "h"
+// linked, "." only attributes set), the kind (f d L D S), and then a character for each difference
+// from the existing entry, or "+" if there was none.
 [[nodiscard]] inline std::string itemized(const item& i, bool goes_there, bool times_are_kept) {
   if (i.what == item::change::deleted) return "*deleting  ";
   const bool is_new = i.what == item::change::made || i.differs == item::everything;

@@ -25,7 +25,8 @@ cordma::context_options only(const request& r) {
   return c;
 }
 
-// Both sides are here: what either says of the end of the other is worth nothing without that one's reason.
+// Both sides are in this process: if one reports only the end of the other, the other's reason is
+// added.
 outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiting,
                   cordma::Worker& worker, client& ours, report& shown) {
   local_server other(context, waiting);
@@ -34,7 +35,7 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
     return worker.run(shown.until_interrupted(ours.run()));
   } catch (const cordma::error& e) {
     if (e.condition() == cordma::errc::canceled) throw;
-    if (e.condition() == cordma::errc::rejected) throw;  // it says why
+    if (e.condition() == cordma::errc::rejected) throw;  // the text contains the reason
     const std::string& why = other.end();
     if (why.empty()) throw;
     throw cordma::error({e.condition(), std::string(e.what()) + "; the writing side: " + why});
@@ -44,7 +45,7 @@ outcome copy_here(cordma::Context& context, const cordma::reactor_options& waiti
 int run(int argc, char** argv) {
   support::hold_standard_descriptors();
   support::ignore_signals_of_errors();
-  cordma::install_dump_handler(SIGUSR1).value();  // where it waits, on standard error
+  cordma::install_dump_handler(SIGUSR1).value();  // reports of all reactors, on standard error
   report::block_interrupts();
   request r;
   if (const std::optional<int> ended = parse(argc, argv, r)) {

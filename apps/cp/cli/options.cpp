@@ -67,8 +67,9 @@ constexpr const char* footer =
     "is no\n"
     "UTF-8 is \\#377, in octal.";
 
-// The lines of a file, or of standard input, as rsync reads them: they end with '\n' or '\r', or with -0 with '\0'; empty
-// ones are nothing, nor, without it, are those that begin with ';' or '#'.
+// Returns the lines of a file, or of standard input, with rsync's rules: they end with '\n' or
+// '\r', or with -0 with '\0'. Empty lines are skipped, and without -0 those that begin with ';' or
+// '#'.
 std::vector<std::string> lines_of(const std::string& file, bool from0) {
   std::ifstream opened;
   if (file != "-") opened.open(file);
@@ -89,14 +90,14 @@ std::vector<std::string> lines_of(const std::string& file, bool from0) {
   return lines;
 }
 
-// As with rsync, one that says by itself what it is for prevails, and "!" takes back those so far.
+// As with rsync, an explicit "+ " or "- " takes precedence, and "!" removes all rules so far.
 void add_rule(const std::string& rule, const char* sign, std::vector<std::string>& into) {
   if (rule == "!") return into.clear();
   const bool says = rule.starts_with("- ") || rule.starts_with("+ ");
   into.push_back(says ? rule : std::string(sign) + " " + rule);
 }
 
-// Relative to the source, without "." and what is empty.
+// Returns a path relative to the source, without "." and empty parts.
 std::string tidied(std::string_view name, const transfer_options& o) {
   const std::string_view given = name;
   std::string tidy;
@@ -123,12 +124,13 @@ std::string tidied(std::string_view name, const transfer_options& o) {
   return tidy;
 }
 
-// Nothing twice. What is below another that comes with all that is in it does, but for a rule on the way: that is an error.
+// Returns each name once. A name below another one is redundant, except if a rule excludes a
+// directory between them: that is an error.
 std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   std::set<std::string> names;
   for (const std::string& line : lines_of(t.files_from, t.from0)) names.insert(tidied(line, o));
   const filter chosen = filter_of(t.rules);
-  // What is excluded, and leads to what is listed, only leads there.
+  // An excluded directory above a listed entry is sent only as its parent.
   std::set<std::string> seen;
   std::set<std::string> leading;
   for (const std::string& name : names) {
@@ -141,7 +143,7 @@ std::vector<std::string> list_of(const texts& t, const transfer_options& o) {
   for (const std::string& above : leading) names.erase(above);
   for (const std::string& name : names) {
     const auto never = [&] { return chosen.excludes(name, true) && chosen.excludes(name, false); };
-    std::string with;  // which is a directory then
+    std::string with;  // which is then a directory
     for (std::size_t end = name.find('/'); o.recursive && end != std::string::npos;
          end = name.find('/', end + 1)) {
       const std::string above = name.substr(0, end);
@@ -170,7 +172,8 @@ void read_list(request& r, const texts& t) {
   r.listed = list_of(t, r.options);
   std::size_t bytes = 0;
   for (const std::string& name : r.listed) bytes += name.size() + 2;
-  constexpr std::size_t most = longest_payload / 2;  // what else is asked for has the rest
+  // the other fields of the request have the rest
+  constexpr std::size_t most = longest_payload / 2;
   if (!from.here() && bytes > most) {
     throw std::invalid_argument("--files-from: a daemon takes lists of up to " +
                                 std::to_string(most) + " bytes: split it");
@@ -196,7 +199,7 @@ void declare_selection(CLI::App& app, transfer_options& o, texts& t) {
   app.add_flag("-X,--xattrs,-A,--acls", o.attributes, "keep extended attributes, ACLs among them");
 }
 
-// Of what was chosen, what is taken, and how.
+// Options that choose which of the selected files are transferred, and how.
 void declare_taking(CLI::App& app, transfer_options& o, texts& t) {
   app.add_flag("-n,--dry-run", o.dry_run, "say what would be done, and do nothing");
   app.add_flag("-c,--checksum", o.checksum,
@@ -318,7 +321,7 @@ void declare_ways(CLI::App& app, request& r, texts& t) {
       ->type_name("FILE");
 }
 
-// CLI11 has no repeated flag of its own kind for this: what `-a` stands for.
+// Sets the options that `-a` stands for, which CLI11 cannot express.
 void unfold_archive(transfer_options& o, const texts& t) {
   o.recursive = o.recursive || t.files_from.empty();
   o.owner_if_may = !o.owner;
@@ -332,7 +335,7 @@ std::uint64_t size_of(const char* option, const std::string& text) {
   return size.value();
 }
 
-// As rsync has it: KiB, unless it says otherwise, and with a fraction if one likes.
+// Rates as with rsync: in KiB without a unit, with an optional fraction.
 std::uint64_t rate_of(const std::string& text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string unit = digits == text.size() ? "k" : text.substr(digits);
@@ -349,7 +352,7 @@ std::uint64_t rate_of(const std::string& text) {
   return number > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(bytes)) : 0;
 }
 
-// A number is of seconds, and "m" is minutes.
+// A number without a unit is in seconds; "m" means minutes.
 cordma::duration reconnect_of(const std::string& text) {
   constexpr auto longest = std::chrono::seconds(longest_silence_s);
   if (text == "off") return cordma::duration::zero();
@@ -378,7 +381,8 @@ void demand_tcp(request& r) {
   r.transport = kind::tcp;
 }
 
-// A file takes the place of what it is to be called, as with rsync: of no device, nor pipe, by way of a symlink either.
+// As with rsync a file replaces an existing one of its name; but not a device or pipe, not even
+// through a symlink.
 void demand_place(const std::string& path) {
   struct stat s{};
   if (::stat(path.c_str(), &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)) return;
@@ -388,7 +392,7 @@ void demand_place(const std::string& path) {
                               " writes into it, or remove it first");
 }
 
-// Standard input as a source, and standard output as the target.
+// Checks standard input as a source, and standard output as the target.
 void check_streams(const request& r) {
   const bool input = std::ranges::any_of(r.sources, &place::is_standard_stream);
   const bool output = r.target.is_standard_stream();
@@ -406,7 +410,7 @@ void check_streams(const request& r) {
   }
 }
 
-// What is asked of the other side goes into one frame.
+// The request is sent in one frame.
 void check_lengths(const request& r) {
   constexpr std::size_t most = longest_payload - 4096;
   std::size_t bytes = 0;
@@ -431,7 +435,7 @@ void check_lengths(const request& r) {
 void finish(request& r, const texts& t) {
   if (t.archive) unfold_archive(r.options, t);
   r.rules = t.rules;
-  (void)filter_of(t.rules);  // a pattern that is none is said before anything begins
+  (void)filter_of(t.rules);  // reports an invalid pattern before the transfer begins
   r.options.items = r.verbose != 0 || r.options.dry_run || r.itemize;
   r.options.bytes_per_s = t.bwlimit.empty() ? 0 : rate_of(t.bwlimit);
   r.options.memory_bytes = size_of("--memory", t.memory);
@@ -475,7 +479,7 @@ void finish(request& r, const texts& t) {
   const auto look = r.options.follow ? ::stat : ::lstat;
   const bool is_sent = !first.here() || first.is_standard_stream();
   const bool is_missing = !is_sent && look(first.path.c_str(), &s) != 0;
-  // What is missing is that, and says nothing of the target.
+  // A missing source is reported as such, without a statement about the target.
   const bool file = r.sources.size() == 1 && !first.ends_with_slash &&
                     (is_sent || is_missing || !S_ISDIR(s.st_mode));
   r.options.directory = !file || r.target.ends_with_slash;
@@ -487,8 +491,8 @@ void finish(request& r, const texts& t) {
 
 namespace {
 
-// CLI11 takes "[a,b]" for a list: a name that looks so is put otherwise. And the word behind "--option=" for its value, as
-// which it was not meant.
+// CLI11 reads "[a,b]" as a list: such a name is rewritten. CLI11 also takes the argument after
+// "--option=" as its value: this is refused.
 std::vector<std::string> quoted(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
   bool are_options = true;
@@ -514,7 +518,7 @@ std::optional<int> parse(int argc, char** argv, request& into) {
       "Copies files and trees: here, or to and from a cordma-cpd, by RDMA, shared memory or TCP.",
       "cordma-cp");
   app.set_version_flag("--version", version_text("cordma-cp"), "print the version");
-  app.set_help_flag("--help", "this text");  // -h is rsync's for sizes as people read them
+  app.set_help_flag("--help", "this text");  // -h is rsync's option for human-readable sizes
   texts t;
   app.add_option("SOURCE... TARGET", t.paths, "[HOST:MODULE/]PATH")->required()->expected(2, -1);
   declare_selection(app, into.options, t);

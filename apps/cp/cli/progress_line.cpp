@@ -19,7 +19,7 @@ std::string share_of(const progress_figures& f, const char* form) {
   return text.data();
 }
 
-// Below 0 where nobody knows.
+// Returns a negative number if the remaining time is unknown.
 double seconds_left(const progress_figures& f) {
   const bool known = f.rate > 0 && f.found > f.done && f.all_found;
   return known ? (f.found - f.done) / f.rate : -1;
@@ -43,7 +43,7 @@ std::string without_spaces(std::string text) {
   return text;
 }
 
-// In five columns: "59s", "59:59", "23h59", "999d".
+// Fits in five columns: "59s", "59:59", "23h59", "999d".
 std::string in_short_time(double s) {
   constexpr double hour = 3600;
   if (s < hour) return without_spaces(in_time(s));
@@ -75,7 +75,7 @@ std::string bar_of(const progress_figures& f, std::size_t width) {
   return '[' + bar + ']';
 }
 
-// As many of the parts, from the first on, as have room.
+// Joins as many of the parts, from the first on, as fit.
 std::string shortest(const progress_figures& f, std::size_t width) {
   const double s = seconds_left(f);
   const std::string parts[] = {share_of(f, "%.0f%%"), without_spaces(in_bytes(f.rate)) + "/s",
@@ -135,7 +135,7 @@ std::string progress_line(const progress_figures& f, std::size_t width) {
     const std::string figures = joined(parts, ", ");
     const std::string line = joined({share, figures}, "  ");
     if (line.size() > width) continue;
-    constexpr std::size_t around = 4;  // the bar's ends, and what is between it and the rest
+    constexpr std::size_t around = 4;  // the ends of the bar, and the space around it
     const std::size_t room = width - line.size();
     if (share.empty() || room < smallest_bar + around) return line;
     const std::string bar = bar_of(f, std::min(room - around, largest_bar));

@@ -1,4 +1,4 @@
-// How far a transfer is, in one line.
+// The progress of a transfer, in one line.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace copy {
 
-// Of all files; bytes, and bytes a second.
+// Totals of all files, in bytes and bytes per second.
 struct progress_figures {
   double done = 0;
   double found = 0;
@@ -17,14 +17,14 @@ struct progress_figures {
   std::uint64_t files_found = 0;
 };
 
-// For people: "1.2 GB", "0 B"; "12 s", "1:02", "1:02:03".
+// Return texts for people: "1.2 GB", "0 B"; "12 s", "1:02", "1:02:03".
 [[nodiscard]] std::string in_bytes(double bytes);
 [[nodiscard]] std::string in_time(double s);
 
-// All there is to say, whatever its length.
+// Returns all figures, of any length.
 [[nodiscard]] std::string progress_text(const progress_figures& f);
-// Not longer than `width`: where not all has room, the share goes before the rate, that before the time that is left, and
-// those before sizes and numbers of files. A bar is where there is room for more than all.
+// Returns a line of at most `width` columns. If not everything fits, parts are kept in this order:
+// share, rate, remaining time, sizes, number of files. A bar is added if there is space left.
 [[nodiscard]] std::string progress_line(const progress_figures& f, std::size_t width);
 
 }  // namespace copy

@@ -31,7 +31,8 @@ namespace {
 constexpr int look_ms = 200;
 constexpr double quiet_s = 0.5;  // before the first line
 
-// What ends it in order. Who has it run on when the terminal goes (nohup) has SIGHUP ignored.
+// The signals that end the transfer in order. With nohup SIGHUP is ignored, so that the transfer
+// continues without its terminal.
 sigset_t interrupts() noexcept {
   sigset_t set;
   sigemptyset(&set);
@@ -47,7 +48,7 @@ std::string json_text(const nlohmann::json& j) {
   return j.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Of this program alone: getrusage() also counts what it was started from.
+// Peak memory of this program: that of getrusage() includes the program that started it.
 std::uint64_t peak_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -132,7 +133,8 @@ void report::watch() {
   }
 }
 
-// In place on a terminal, as wide as that is; elsewhere one line a second would be a flood, so it is ten.
+// On a terminal the line is redrawn at the terminal's width; elsewhere a line is printed every ten
+// seconds.
 void report::show() {
   const std::lock_guard lock(screen_);
   const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
@@ -237,7 +239,7 @@ void report::broke_off(const std::exception& e) {
   if (!request_.json.empty()) write_json();
 }
 
-// What the same command does after this one was cut off.
+// Describes the effect of the same command after an interruption.
 std::string report::way_on() const {
   if (out() == stderr || request_.sources.front().is_standard_stream()) return "";
   std::string text = "; the same command goes on with what is not whole yet";

@@ -1,4 +1,4 @@
-// What people and machines get to see of a transfer.
+// The output of a transfer, for people and for programs.
 #pragma once
 
 #include "../../support/status_line.hpp"
@@ -23,8 +23,9 @@
 
 namespace copy {
 
-// Bound to the thread that made it, save that a thread of its own shows progress and waits for Ctrl-C, SIGTERM and
-// SIGHUP: the first ends the transfer in order, a second one at once. REQUIRES block_interrupts() before the first thread began.
+// Bound to the thread that constructed it. A separate thread shows progress and waits for Ctrl-C,
+// SIGTERM and SIGHUP: the first signal ends the transfer in order, a second one at once. REQUIRES:
+// block_interrupts() was called before the first thread began.
 class report {
  public:
   static void block_interrupts() noexcept;
@@ -45,7 +46,7 @@ class report {
   [[nodiscard]] int exit_with() const noexcept { return static_cast<int>(code_); }
 
  private:
-  // For people; what is copied to standard output has that for itself.
+  // Messages for people; not on standard output if a file is copied to it.
   [[nodiscard]] std::FILE* out() const noexcept {
     return request_.target.is_standard_stream() ? stderr : stdout;
   }
@@ -59,10 +60,10 @@ class report {
   progress progress_;
   [[nodiscard]] std::string way() const;
   std::string transport_;
-  std::string cipher_;  // of TLS; empty: without
+  std::string cipher_;  // of TLS; empty without TLS
   std::string reason_;
   unsigned connections_ = 0;
-  std::unordered_map<std::string, unsigned> told_;  // paths, and in which connection
+  std::unordered_map<std::string, unsigned> told_;  // printed paths, and their connection
   std::optional<outcome> outcome_;
   std::string broken_;
   exit_code code_ = exit_code::fine;

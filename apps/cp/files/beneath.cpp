@@ -22,7 +22,8 @@ int open_at_once(int root, const char* path) noexcept {
   return open_resolved(root, path, directory_flags, beneath);
 }
 
-// One name, no path. With O_DIRECTORY a symlink is ENOTDIR, as a file is: one look tells them apart.
+// Opens one name, not a path. With O_DIRECTORY a symlink fails with ENOTDIR, as a file does;
+// fstatat() distinguishes them.
 int open_part_of_path(int directory, const char* name) noexcept {
   const int fd = ::openat(directory, name, directory_flags | O_NOFOLLOW);
   if (fd >= 0) return fd;
@@ -46,7 +47,7 @@ int open_beneath(int root, const std::string& path, resolution how) noexcept {
   if (how == resolution::at_once) return open_at_once(root, path.c_str());
   if (how == resolution::following) return open_resolved(root, path.c_str(), directory_flags, 0);
   unique_fd at;
-  std::array<char, 256> name{};  // NAME_MAX and the 0 behind it
+  std::array<char, 256> name{};  // NAME_MAX and the terminating 0
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());
     if (end - begin >= name.size()) return -ENAMETOOLONG;

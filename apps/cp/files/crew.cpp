@@ -49,7 +49,7 @@ void crew::add(crew_job& job) noexcept {
     try {
       threads_.emplace_back(&crew::work, this, threads_.size());
     } catch (const std::system_error&) {
-      // The system has no more of them: with those there are, or none.
+      // No further thread is available: uses the existing ones, or the present thread.
       if (threads_.empty() && withdraw(job)) {
         job.work_(job.context_, 0, job.canceled_);
         loop_.post(job);
@@ -76,7 +76,7 @@ void crew::work(std::size_t number) noexcept {
     waiting_.pop_front();
     held.unlock();
     job.work_(job.context_, number, job.canceled_);
-    loop_.post(job);  // it may be gone behind this
+    loop_.post(job);  // the job may be destroyed after this call
     held.lock();
   }
 }

@@ -1,4 +1,4 @@
-// Threads for what blocks: listing, the system calls of many small files, and digests of long ones.
+// Threads for blocking work: listing, system calls for many small files, and digests of long files.
 #pragma once
 
 #include <cordma/runtime/operation.hpp>
@@ -16,14 +16,14 @@ namespace copy {
 
 class crew;
 
-// Resolves when a thread of the crew has run what it was given. On cancellation: what has not begun is withdrawn
-// (canceled); what has is told, and goes on until it ends. REQUIRES that it is not destroyed, nor its home, while it is
-// under way.
+// Completes when a thread of the crew has run the job. On cancellation a job that has not begun is
+// withdrawn (canceled); a running one is notified, and runs to its end. REQUIRES: neither the job
+// nor its crew is destroyed while it runs.
 class [[nodiscard]] crew_job final : public cordma::operation<crew_job, void>,
                                      private cordma::inbox_item {
  public:
-  // Called with the number of the thread, from 0 on, and whether the job is canceled, to be looked at now and then. Does
-  // not throw.
+  // Called with the number of the thread, from 0, and a flag for the cancellation, which it checks
+  // repeatedly. Does not throw.
   using function = void (*)(void* context, std::size_t thread,
                             const std::atomic<bool>& canceled) noexcept;
   crew_job(crew& those, function work, void* context) noexcept;
@@ -44,25 +44,25 @@ class [[nodiscard]] crew_job final : public cordma::operation<crew_job, void>,
   std::atomic<bool> canceled_{false};
 };
 
-// Its threads begin when there is work for them, one by one, and end with it; where none can be had a job is run by who
-// starts it. Jobs begin in the order in which they
-// are started. Used by one thread, that of a reactor which outlives it.
+// A pool of threads, which are started one by one when there is work, and end with the crew. If no
+// thread can be started the caller runs the job itself. Jobs begin in the order of their start.
+// Used by the thread of one reactor, which outlives the crew.
 class crew {
  public:
-  // As many as there are processors, from 2 to 8: more files than that under way at once gain nothing on any file
-  // system that was tried.
+  // Returns the number of processors, from 2 to 8. More files in flight gained nothing on all file
+  // systems that were measured.
   [[nodiscard]] static std::size_t usual_threads() noexcept;
 
   explicit crew(cordma::reactor& loop, std::size_t threads = usual_threads())
       : loop_(loop), most_(threads) {}
   crew(const crew&) = delete;
   crew& operator=(const crew&) = delete;
-  // REQUIRES that nothing is under way.
+  // REQUIRES: no job is running.
   ~crew();
 
   [[nodiscard]] std::size_t threads() const noexcept { return most_; }
 
-  // `work(thread, canceled)` stays where it is until the job is done.
+  // `work(thread, canceled)` must not be moved or destroyed until the job is done.
   template <class Work>
   [[nodiscard]] crew_job run(Work& work) noexcept {
     static_assert(std::is_nothrow_invocable_v<Work&, std::size_t, const std::atomic<bool>&>);
@@ -82,7 +82,7 @@ class crew {
   cordma::reactor& loop_;
   const std::size_t most_;
   std::vector<std::thread> threads_;
-  std::mutex lock_;  // of what is below
+  std::mutex lock_;  // protects the members below
   std::condition_variable something_;
   std::deque<crew_job*> waiting_;
   std::size_t idle_ = 0;

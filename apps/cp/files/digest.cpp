@@ -22,7 +22,7 @@ std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
 }
 
 int digest_of_file(int fd, file_digest& into, const std::atomic<bool>& canceled) noexcept {
-  constexpr std::size_t at_a_time = 256U << 10;  // bytes, which stay in the cache
+  constexpr std::size_t at_a_time = 256U << 10;  // bytes, few enough for the cache
   const std::unique_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[at_a_time]);
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               &XXH3_freeState);

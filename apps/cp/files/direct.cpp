@@ -12,14 +12,14 @@
 namespace copy {
 namespace {
 
-// Of its beginning, which tells for all of it.
+// Tests the first byte only, which stands for the complete file.
 bool is_in_cache(int fd) noexcept {
   std::byte first{};
   const iovec one{&first, 1};
   return ::preadv2(fd, &one, 1, 0, RWF_NOWAIT) >= 0 || errno != EAGAIN;
 }
 
-// Where there is nothing but the cache the kernel takes O_DIRECT for a word.
+// In tmpfs, which has nothing but the cache, the kernel ignores O_DIRECT.
 bool is_in_memory(int fd) noexcept {
   struct statfs s{};
   return ::fstatfs(fd, &s) == 0 && s.f_type == TMPFS_MAGIC;

@@ -1,4 +1,4 @@
-// Why nothing at all is transferred, where the connection is not to blame.
+// The reasons why nothing is transferred although the connection works.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 namespace copy {
 
 enum class failing : std::uint8_t {
-  may_not = 1,    // the server would not
-  selection = 2,  // what was named cannot be opened
-  file = 3,       // what is to be made cannot be
+  may_not = 1,    // the server refused
+  selection = 2,  // a named path cannot be opened
+  file = 3,       // the target cannot be created
 };
 
-// On either side; a server tells its client, with the same sentence, which names things as the client does.
+// Thrown on either side. A server sends it to its client with the same message, which uses the
+// client's names.
 class failed_place : public std::runtime_error {
  public:
   failed_place(failing what, const std::string& why) : std::runtime_error(why), what_(what) {}

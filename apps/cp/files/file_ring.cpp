@@ -35,7 +35,7 @@ ssize_t write_there(const file_operation::request& r) noexcept {
   return ::write(r.fd, pointer_to<const void>(r.address), r.length);
 }
 
-// The system call that io_uring would make of it.
+// Makes the system call of the operation.
 ssize_t call(const file_operation::request& r) noexcept {
   switch (r.opcode) {
     case IORING_OP_READ: return read_there(r);
@@ -55,7 +55,7 @@ ssize_t call(const file_operation::request& r) noexcept {
   }
 }
 
-// As io_uring tells it: what the call returned, or a negative errno.
+// Returns the result as io_uring does: that of the call, or a negative errno.
 int call_system(const file_operation::request& r) noexcept {
   for (;;) {
     const ssize_t outcome = call(r);
@@ -155,7 +155,7 @@ void file_ring::register_memory(std::span<std::byte> memory) noexcept {
         cordma::failure::from_os(failed, "io_uring_register").message() +
         "): raise the limit on locked memory (ulimit -l)";
   } catch (const std::bad_alloc&) {
-    // It goes on without, and without a word.
+    // Continues without registered memory, and without a message.
   }
 }
 
@@ -169,7 +169,7 @@ file_operation::request file_ring::transfer(ways by, int fd, const std::byte* me
                             .address = address_of(memory),
                             .length = static_cast<std::uint32_t>(bytes),
                             .name = name};
-  // What lies below wraps around, and is far above.
+  // An address below the region wraps around to a large offset.
   const std::uint64_t from = r.address - address_of(registered_.data());
   if (bytes == 0 || from >= registered_.size() || bytes > registered_.size() - from) return r;
   const std::uint64_t piece = from / piece_bytes_;

@@ -8,7 +8,7 @@
 namespace copy {
 namespace {
 
-// Of a completion that no operation waits for: a cancel's.
+// user_data of a completion without an operation: that of a cancel.
 constexpr std::uint64_t nobody = UINT64_MAX;
 
 }  // namespace
@@ -28,7 +28,7 @@ cordma::result<std::unique_ptr<kernel_ring>> kernel_ring::make(cordma::reactor& 
 int kernel_ring::set_up(std::uint32_t depth) {
   const int failed = ring_.open(depth, support::io_ring::work::in_passing);
   if (failed != 0) return failed;
-  // The kernel keeps twice as many places for completions, which is room for a cancel of each.
+  // The completion queue has twice as many entries, enough for a cancel of each operation.
   slots_.resize(std::min(depth, ring_.entries()));
   for (std::uint32_t i = 0; i < slots_.size(); ++i) slots_[i].next_free = i + 1;
   return 0;
@@ -68,7 +68,7 @@ void kernel_ring::withdraw(file_operation& op) noexcept {
 
 void kernel_ring::stop(file_operation& op) noexcept {
   stopping_ = &op;
-  // A descriptor that is to be closed is closed.
+  // A close() is not canceled: its descriptor must be closed.
   if (op.what_.opcode != IORING_OP_CLOSE) ask_to_stop(op);
   while (op.slot_ != file_operation::no_slot) {
     enter(1);
@@ -119,7 +119,8 @@ void kernel_ring::prepare(io_uring_sqe& entry, file_operation& op) noexcept {
   ::io_uring_prep_rw(r.opcode, &entry, r.fd,
                      reinterpret_cast<const void*>(static_cast<std::uintptr_t>(r.address)),
                      r.length, r.offset);
-  entry.rw_flags = static_cast<__kernel_rwf_t>(r.flags);  // or whatever its flags are called
+  // the name of the flags depends on the opcode
+  entry.rw_flags = static_cast<__kernel_rwf_t>(r.flags);
   entry.buf_index = r.buffer;
   entry.user_data = op.slot_;
   ++expected_;
@@ -150,7 +151,7 @@ void kernel_ring::tell(const io_uring_cqe& outcome) noexcept {
   s.next_free = first_free_;
   first_free_ = op.slot_;
   op.slot_ = file_operation::no_slot;
-  // Its worker thread was disturbed, which is none of the caller's business.
+  // A signal interrupted the worker thread of the kernel; the operation is repeated.
   if (outcome.res == -EINTR && op.what_.opcode != IORING_OP_CLOSE && stopping_ != &op) {
     waiting_.push_front(op);
     return;

@@ -1,4 +1,4 @@
-// io_uring on a reactor: what a file_ring stands on where the kernel has it.
+// io_uring on a reactor: the base of a file_ring if the kernel supports it.
 #pragma once
 
 #include "../../support/io_ring.hpp"
@@ -16,24 +16,26 @@
 
 namespace copy {
 
-// Takes operations in order, and tells each its outcome. Bound to the thread of its reactor.
+// Submits operations in order, and completes them. Bound to the thread of its reactor.
 class kernel_ring final : public cordma::poller {
  public:
-  // Errors: what io_uring_setup() says, or the reactor, with errno.
+  // Errors: those of io_uring_setup() or of the reactor, with errno.
   [[nodiscard]] static cordma::result<std::unique_ptr<kernel_ring>> make(
       cordma::reactor& loop, std::uint32_t depth, file_ring_counters& counters);
-  // REQUIRES that no operation is under way.
+  // REQUIRES: no operation is in flight.
   ~kernel_ring() override;
 
-  // In pieces of `piece_bytes`, counted from 0. Returns 0, or an errno: then nothing is registered.
+  // Registers memory in pieces of `piece_bytes`, numbered from 0. Returns 0, or an errno: then
+  // nothing is registered.
   [[nodiscard]] int register_memory(std::span<std::byte> memory, std::size_t piece_bytes);
 
-  // Whether one that is started now has to wait for another to end.
+  // True if an operation started now has to wait for another to complete.
   [[nodiscard]] bool full() const noexcept { return started_ >= slots_.size(); }
   void start(file_operation& op) noexcept;
-  // One that has a slot is now here.
+  // Updates the address of a moved operation that has a slot.
   void moved(file_operation& op) noexcept;
-  // It is given up before the kernel has it; and afterwards: returns when the kernel is through with it.
+  // withdraw() abandons an operation before its submission, stop() after it; stop() returns when
+  // the kernel no longer uses it.
   void withdraw(file_operation& op) noexcept;
   void stop(file_operation& op) noexcept;
 
@@ -64,10 +66,10 @@ class kernel_ring final : public cordma::poller {
   file_ring_counters& counters_;
   support::io_ring ring_;
   std::vector<slot> slots_;
-  std::uint32_t first_free_ = 0;          // slots_.size(): none is
+  std::uint32_t first_free_ = 0;          // slots_.size(): none is free
   cordma::list<file_operation> waiting_;  // started, in order, without a slot
-  std::size_t started_ = 0;               // ... and those that have one
-  std::size_t expected_ = 0;  // completions to come: of those with a slot, and of cancels
+  std::size_t started_ = 0;               // started operations, with and without a slot
+  std::size_t expected_ = 0;  // expected completions: of operations with a slot, and of cancels
   const file_operation* stopping_ = nullptr;
 };
 

@@ -13,7 +13,7 @@
 namespace copy {
 namespace {
 
-// What the kernel writes: a record with a name that a 0 ends.
+// Offsets in a record of the kernel, which ends with a terminated name.
 constexpr std::size_t record_bytes = offsetof(dirent64, d_reclen);
 constexpr std::size_t kind_at = offsetof(dirent64, d_type);
 constexpr std::size_t name_at = offsetof(dirent64, d_name);
@@ -30,7 +30,7 @@ bool is_itself_or_its_parent(std::string_view name) noexcept { return name == ".
 int listing::read(int directory, std::vector<char>& buffer) {
   int error = 0;
   for (;;) {
-    // No DIR, which would take the descriptor, and hold a buffer as long.
+    // No DIR: it would own the descriptor, and keep a buffer for the same time.
     const long filled = ::syscall(SYS_getdents64, directory, buffer.data(), buffer.size());
     if (filled < 0) error = errno;
     if (filled <= 0) break;
@@ -49,7 +49,7 @@ int listing::read(int directory, std::vector<char>& buffer) {
   }
   std::sort(names_.begin(), names_.end(),
             [this](const place& a, const place& b) { return text(a) < text(b); });
-  // A directory that changes while it is read may say a name twice.
+  // A directory that changes during the read may contain a name twice.
   const auto twice =
       std::unique(names_.begin(), names_.end(),
                   [this](const place& a, const place& b) { return text(a) == text(b); });

@@ -1,4 +1,4 @@
-// The names in a directory, in the order of their bytes.
+// The names in a directory, in byte order.
 #pragma once
 
 #include <cstddef>
@@ -8,29 +8,29 @@
 
 namespace copy {
 
-// All names are read at once: what is made or removed later is not noticed.
+// A snapshot of all names: later creations and removals are not noticed.
 class listing {
  public:
-  // What the file system says of a name beside it, which may be nothing.
+  // The kind of a name, if the file system reports it with the name.
   enum class guess : unsigned char { unknown, directory, other };
   struct name {
-    const char* text = nullptr;  // valid while the listing lives
+    const char* text = nullptr;  // valid during the life of the listing
     std::size_t size = 0;
     guess kind = guess::unknown;
   };
 
-  // From where `directory` stands, which is at its beginning where it was just opened. `buffer`, which its caller
-  // keeps for the next one, holds what the kernel hands out at once: 64 KiB are a good size. Returns 0 or errno; what
-  // was read before an error is there.
+  // Reads from the present offset of `directory`, which is 0 after an open. `buffer` is scratch
+  // memory that the caller keeps between calls; its size limits one read from the kernel, and 64
+  // KiB is suitable. Returns 0 or errno; names read before an error are kept.
   [[nodiscard]] int read(int directory, std::vector<char>& buffer);
 
   [[nodiscard]] bool at_end() const noexcept { return at_ == names_.size(); }
-  // REQUIRES !at_end().
+  // REQUIRES: !at_end().
   [[nodiscard]] name take() noexcept;
 
  private:
   struct place {
-    std::size_t begin = 0;  // in `text_`, with a 0 behind it
+    std::size_t begin = 0;  // in `text_`, followed by a 0
     unsigned short size = 0;
     guess kind = guess::unknown;
   };

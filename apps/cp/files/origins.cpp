@@ -30,7 +30,7 @@ int origins::open(std::string path, bool contents, origin& into) {
   const std::size_t slash = path.rfind('/');
   const std::string last = path.substr(slash + 1);  // npos + 1 is 0
   if (contents || last.empty() || last == "." || last == "..") {
-    into.name.assign(1, '.');  // g++-12 warns of a literal here
+    into.name.assign(1, '.');  // g++-12 warns about a literal here
     return open_directory(path, into.number);
   }
   into.name = last;

@@ -1,4 +1,4 @@
-// Where the sources of a transfer begin: the directories that what is found is relative to, kept open.
+// The open directories that the paths of a transfer's sources are relative to.
 #pragma once
 
 #include "beneath.hpp"
@@ -14,23 +14,23 @@
 
 namespace copy {
 
-// Of a source: the directory that its entries' paths begin in, and its name there.
+// The origin of a source: the directory of its paths, and its name there.
 struct origin {
   std::uint32_t number = 0;  // for directory(), find()
-  std::string name;          // "." where it is what is in the directory
+  std::string name;          // "." for the contents of the directory
   [[nodiscard]] bool is_contents() const noexcept { return name == "."; }
-  // Whether something at `path` could be of it.
+  // True if `path` can belong to this source.
   [[nodiscard]] bool may_hold(std::string_view path) const noexcept {
     return is_contents() || path.substr(0, path.find('/')) == name;
   }
 };
 
-// Several threads may use it at once, each with directories of its own, from the last open() on.
+// After the last open() several threads may use it, each with its own result of directories().
 class origins {
  public:
-  // `follows`: symlinks below a source lead on; else they are ELOOP.
+  // `follows`: symlinks below a source are followed; else they fail with ELOOP.
   explicit origins(bool follows) noexcept : follows_(follows) {}
-  // For find_parent().
+  // Returns a cache for find_parent().
   [[nodiscard]] directory_cache directories() const noexcept {
     return directory_cache(follows_ ? std::optional(resolution::following) : std::nullopt);
   }
@@ -41,11 +41,11 @@ class origins {
     return directories_[number].get();
   }
 
-  // The directory `path` has its last name in, as long as `recent`, which is one of directories(), keeps it open; a negative
-  // errno where there is none. REQUIRES that `number` came from open().
+  // Returns the directory that contains the last name of `path`, or a negative errno. It stays open
+  // as long as `recent`, a result of directories(), keeps it. REQUIRES: `number` is from open().
   [[nodiscard]] int find_parent(std::uint32_t number, std::string_view path,
                                 directory_cache& recent) const;
-  // What is at `path`, opened with `flags`; the descriptor is the caller's. A negative errno.
+  // Opens `path` with `flags`; the caller owns the descriptor. Returns a negative errno on failure.
   [[nodiscard]] int open_at(std::uint32_t number, const std::string& path, int flags) const;
 
  private:

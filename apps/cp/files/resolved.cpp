@@ -14,8 +14,8 @@ int open_resolved(int directory, const char* path, int flags, std::uint64_t reso
   open_how how{};
   how.flags = static_cast<unsigned>(flags | O_CLOEXEC);
   how.resolve = resolve;
-  // Whether ".." led out cannot be told where anything on the machine was renamed meanwhile: the kernel asks to try
-  // again.
+  // The kernel returns EAGAIN if any rename on the machine prevents the check that ".." did not
+  // lead out.
   constexpr int most_tries = 1000;
   long fd = -1;
   for (int tries = 0; tries < most_tries; ++tries) {

@@ -1,4 +1,4 @@
-// What is below a directory that is open, reached without a symlink on the way, and what is open itself.
+// Opens entries below an open directory without following symlinks, and open files again.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -9,15 +9,17 @@
 
 namespace copy {
 
-// Not above the directory one begins at, and through no symlink at all.
+// Does not leave the starting directory, and follows no symlink.
 inline constexpr std::uint64_t beneath =
     RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
 
-// openat2(), close-on-exec. The descriptor is the caller's; negative errno where there is none.
+// Calls openat2() with close-on-exec. The caller owns the descriptor. Returns a negative errno on
+// failure.
 [[nodiscard]] int open_resolved(int directory, const char* path, int flags,
                                 std::uint64_t resolve) noexcept;
 
-// What is open as `fd` once more, in another way, by its entry in /proc. errno says why there is none.
+// Opens the file of `fd` again with other flags, by its entry in /proc. Returns none on failure and
+// sets errno.
 [[nodiscard]] cordma::unique_fd open_again(int fd, int flags) noexcept;
 
 }  // namespace copy

@@ -20,7 +20,7 @@ int write_text(int fd, std::string_view text, std::uint64_t at) noexcept {
 
 }  // namespace
 
-// What is there, as far as it can be read: the file is open for writing alone.
+// Saves the present bytes, if they can be read: `fd_` is open for writing only.
 void marking::keep(kept& what, std::uint64_t at) noexcept {
   const cordma::unique_fd reading = open_again(fd_, O_RDONLY);
   const ssize_t n =
@@ -36,11 +36,12 @@ int marking::begin() noexcept {
   length_ = static_cast<std::uint64_t>(before.st_size);
   const std::uint64_t shortest = size_ + unfinished_mark.size();
   std::uint64_t at = size_;
-  // Of one that is longer the end first, over what is there where that is long enough, as there may be no room behind it.
+  // In a longer file the end is marked first, over existing bytes if there are enough, because
+  // there may be no free space behind them.
   if (length_ > size_) {
     at = std::max(length_, shortest);
     if (length_ >= shortest + unfinished_mark.size()) keep(last_, length_ - unfinished_mark.size());
-    // What cannot be put back is not written over.
+    // Bytes that cannot be restored are not overwritten.
     if (last_.size == unfinished_mark.size()) at = last_.at;
   }
   const int why = write_text(fd_, unfinished_mark, at);

@@ -1,4 +1,4 @@
-// --inplace: how a file says that it is not whole.
+// --inplace: the mark of an incomplete file.
 #pragma once
 
 #include <array>
@@ -8,22 +8,22 @@
 
 namespace copy {
 
-// What a file ends with, behind the bytes that it is to have, from before the first of them is written until all are
-// there: so it has neither the length nor the time of its source, however it was cut off. In which order the disk has it all
-// is for the caller.
+// The end of an incomplete file, behind its final bytes. It is present from before the first byte
+// is written until all are written, so an interrupted file has neither the length nor the time of
+// its source. The caller is responsible for the order of writes to the disk.
 inline constexpr std::string_view unfinished_mark =
     "\ncordma-cp --inplace: this file is not whole\n";
 
-// Marks a file that is to have `size` bytes, and is open for writing.
+// Marks a file with the final size `size`, open for writing.
 class marking {
  public:
   marking(int fd, std::uint64_t size) noexcept : fd_(fd), size_(size) {}
-  // From now on it ends with the mark. 0, or errno: undone.
+  // Adds the mark at the end. Returns 0, or errno; on failure the file is restored.
   [[nodiscard]] int begin() noexcept;
-  // What is behind `size` bytes is the mark alone from now on, and until then it has ended with a mark at every moment. 0, or
-  // errno: undone.
+  // Leaves only the mark behind the first `size` bytes; until then the file ends with a mark at
+  // every moment. Returns 0, or errno; on failure the file is restored.
   [[nodiscard]] int end() noexcept;
-  // Its bytes are what they were, as far as the file can be read; its times are for the caller to put back.
+  // Restores the bytes, if the file can be read. The caller restores its times.
   void undo() noexcept;
 
  private:
@@ -36,13 +36,13 @@ class marking {
 
   int fd_;
   std::uint64_t size_;
-  std::uint64_t length_ = 0;  // before
-  kept first_;                // where the mark is in the end
-  kept last_;                 // where it is at first
+  std::uint64_t length_ = 0;  // before the mark
+  kept first_;                // bytes at the final position of the mark
+  kept last_;                 // bytes at the first position of the mark
 };
-// All bytes are there: the mark goes. 0, or errno.
+// Removes the mark of a complete file. Returns 0, or errno.
 [[nodiscard]] int cut_to(int fd, std::uint64_t size) noexcept;
-// Whether a file that is open for reading ends with the mark.
+// True if a file, open for reading, ends with the mark.
 [[nodiscard]] bool is_unfinished(int fd) noexcept;
 
 }  // namespace copy

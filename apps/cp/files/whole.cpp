@@ -11,18 +11,18 @@
 namespace copy {
 namespace {
 
-// False where it is canceled before.
+// Returns false if it is canceled before.
 bool wait_for(int fd, short what, const std::atomic<bool>& canceled) noexcept {
   constexpr int look_ms = 100;
   for (;;) {
     if (canceled) return false;
     pollfd ready{fd, what, 0};
     const int n = ::poll(&ready, 1, look_ms);
-    if (n > 0 || (n < 0 && errno != EINTR)) return true;  // or the call itself says what is wrong
+    if (n > 0 || (n < 0 && errno != EINTR)) return true;  // or the call itself reports the error
   }
 }
 
-// What may be written, when it may be, without waiting for more room.
+// Returns the number of bytes that one write can take without waiting for more space.
 std::size_t most_at_once(int fd) noexcept {
   struct stat s{};
   return ::fstat(fd, &s) == 0 && S_ISREG(s.st_mode) ? SSIZE_MAX : PIPE_BUF;

@@ -1,4 +1,5 @@
-// All bytes, of a pipe, a terminal, or a file from where it is: blocks until then, also where a descriptor does not.
+// Blocking reads and writes of all bytes of a pipe, a terminal, or a file at its offset; also for
+// non-blocking descriptors.
 #pragma once
 
 #include <atomic>
@@ -7,10 +8,11 @@
 
 namespace copy {
 
-// 0, or errno; ECANCELED within a tenth of a second where it is.
+// Returns 0, or errno; ECANCELED within a tenth of a second after a cancellation.
 [[nodiscard]] int write_to_end(int fd, std::span<const std::byte> bytes,
                                const std::atomic<bool>& canceled) noexcept;
-// Bytes, fewer than there is room for only at the end of what there is; or a negative errno, likewise.
+// Returns the number of bytes, less than requested only at the end of the input; or a negative
+// errno, likewise.
 [[nodiscard]] int read_to_end(int fd, std::span<std::byte> into,
                               const std::atomic<bool>& canceled) noexcept;
 

@@ -1,4 +1,4 @@
-// Bytes at a place of a file, all of them.
+// Writes all bytes at an offset of a file.
 #pragma once
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 namespace copy {
 
-// 0, or errno. One call, unless the system writes less.
+// Returns 0, or errno. Makes one call, unless the system writes less.
 [[nodiscard]] inline int write_at(int fd, std::span<const std::byte> bytes,
                                   std::uint64_t offset) noexcept {
   while (!bytes.empty()) {

@@ -8,7 +8,7 @@
 namespace copy {
 
 bool is_zero(std::span<const std::byte> bytes) noexcept {
-  // Each is the one before it, and the first is 0: memcmp() looks at many at once.
+  // The first byte is 0, and each equals the next one: memcmp() compares many at once.
   return bytes.empty() || (bytes.front() == std::byte{0} &&
                            std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }

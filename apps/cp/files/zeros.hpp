@@ -1,4 +1,4 @@
-// Stretches of zeros, of which a file system need keep nothing.
+// Runs of zeros, which a file system can store as holes.
 #pragma once
 
 #include <cstddef>
@@ -6,20 +6,22 @@
 
 namespace copy {
 
-// What the usual file systems keep, or do not.
+// Block size of common file systems.
 inline constexpr std::size_t hole_block = 4096;  // bytes
 
-// Costs next to nothing where it is not so.
+// Takes almost no time if the bytes are not zero.
 [[nodiscard]] bool is_zero(std::span<const std::byte> bytes) noexcept;
 
-// What `bytes` begin with: as many blocks, the last of which may be shorter, as are all zeros, or none of which is.
+// The first run in `bytes`: blocks that are all zeros, or blocks none of which is; the last block
+// may be shorter.
 struct stretch {
   std::size_t bytes = 0;
   enum class of : unsigned char { zeros, data } what = of::data;
 };
 [[nodiscard]] stretch first_stretch(std::span<const std::byte> bytes) noexcept;
 
-// Into a file in which there is nothing: holes stay where zeros are, so that it may be shorter than `bytes`. 0, or errno.
+// Writes to an empty file. Zeros become holes, so the file may be shorter than `bytes`. Returns 0,
+// or errno.
 [[nodiscard]] int write_sparsely(int fd, std::span<const std::byte> bytes) noexcept;
 
 }  // namespace copy

@@ -30,7 +30,7 @@ std::string_view asked::kind_is_wrong(const entry& e) const noexcept {
     case entry_kind::symlink: return options_.links ? "" : "a symlink";
     case entry_kind::hard_link: return options_.hard_links ? "" : "a hard link";
     case entry_kind::special: {
-      // Devices may have been asked for, and not be for this side to make: see consider_special().
+      // Devices may be requested, but not permitted on this side: see consider_special().
       const bool is_device = S_ISCHR(e.type) || S_ISBLK(e.type);
       return is_device || options_.specials ? "" : "a FIFO or socket";
     }
@@ -45,7 +45,8 @@ bool asked::is_named(std::string_view path) const noexcept {
   return names.empty() || std::ranges::find(names, path.substr(0, path.find('/'))) != names.end();
 }
 
-// Behind what is listed of a path; npos where nothing is: it may lead there.
+// Returns the length of the listed path at the beginning of `path`; npos if there is none: `path`
+// may be above a listed one.
 std::size_t asked::end_of_listed(std::string_view path) const noexcept {
   for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string_view part = path.substr(0, end);
@@ -61,15 +62,15 @@ bool asked::leads_to_listed(const entry& e) const {
   return next != named_->listed.end() && next->starts_with(in_it);
 }
 
-// What is listed, what leads to it, and with -r what is in it.
+// True for listed entries, directories above them, and with -r entries below them.
 bool asked::is_listed(const entry& e) const {
   if (!options_.listed || leads_to_listed(e)) return true;
   if (options_.recursive) return end_of_listed(e.path) != std::string::npos;
   return std::ranges::binary_search(named_->listed, e.path);
 }
 
-// With each directory that it is in, as the sender does not go into what is excluded; but what leads to what is listed
-// comes.
+// Tests the entry and each directory above it, because the sender does not walk into excluded
+// directories. Directories above listed entries are always accepted.
 bool asked::is_excluded(const entry& e) {
   if (filter_.empty() || (options_.listed && leads_to_listed(e))) return false;
   const std::string_view path = e.path;

@@ -1,4 +1,4 @@
-// What a sender may list, whoever it is: what was asked of it.
+// The entries that a sender may list: those that were requested.
 #pragma once
 
 #include "../tree/filter.hpp"
@@ -11,21 +11,22 @@
 
 namespace copy {
 
-// What a client has named of a server.
+// Names that a client requested from a server.
 struct named_sources {
-  std::vector<std::string> names{};   // no path begins with another; empty: with any
-  std::vector<std::string> listed{};  // of transfer_options::listed
+  std::vector<std::string> names{};   // the first parts of all paths; empty: any
+  std::vector<std::string> listed{};  // as transfer_options::listed
 };
 
-// Holds entries, in the order in which they come, against what was asked for. Bound to one thread.
+// Compares received entries, in their order, with the request. Bound to one thread.
 class asked {
  public:
-  // Both outlive it.
+  // REQUIRES: both arguments outlive the object.
   asked(const transfer_options& options, const filter& chosen)
       : options_(options), filter_(chosen) {}
-  // The sender is a server, which is not trusted with names and rules: those it was told are looked at here, too.
+  // For a sender that is a server and not trusted with names and rules: checks them on this side,
+  // too.
   void only(named_sources named);
-  // Empty: it may come. Else what it is that was not asked for.
+  // Returns an empty text for a permitted entry; else the kind of entry that was not requested.
   [[nodiscard]] std::string_view what_is_wrong(const entry& e);
 
  private:
@@ -38,7 +39,7 @@ class asked {
   const transfer_options& options_;
   const filter& filter_;
   std::optional<named_sources> named_;
-  std::string let_in_;  // a directory that no rule excludes, nor one that it is in
+  std::string let_in_;  // a directory that no rule excludes, nor any directory above it
 };
 
 }  // namespace copy

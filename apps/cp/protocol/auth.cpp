@@ -15,7 +15,7 @@ namespace copy {
 
 nonce random_nonce() {
   nonce n{};
-  // Up to 256 bytes come whole.
+  // Reads of up to 256 bytes are complete.
   if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) {
     throw std::system_error(errno, std::generic_category(), "getrandom");
   }

@@ -1,4 +1,4 @@
-// What the client's and the server's half of shaking hands have in common.
+// Common parts of the client's and the server's half of the handshake.
 #pragma once
 
 #include "lane.hpp"
@@ -14,12 +14,12 @@
 
 namespace copy {
 
-inline constexpr auto patience = std::chrono::seconds(30);  // for the other side's next word
-// Where the network loses what begins a connection, rdma_cm sends it again after four seconds.
+inline constexpr auto patience = std::chrono::seconds(30);  // limit for the peer's next frame
+// rdma_cm retransmits a lost connection request after four seconds.
 inline constexpr auto time_to_connect = std::chrono::seconds(20);
 
-// Private data of a connection, which anybody on the way can read: "ccp2", 1 where TLS begins at once or 0, the
-// session's id (zeros: a new one), the lane's number.
+// Private data of a connection, which is not encrypted: "ccp2"; 1 if TLS begins at once, else 0;
+// the session's id (zeros: a new session); the lane's number.
 inline constexpr std::size_t greeting_bytes = 4 + 1 + nonce_bytes + 1;
 struct greeting {
   bool tls = false;
@@ -27,25 +27,27 @@ struct greeting {
   std::uint32_t number = 0;
 };
 [[nodiscard]] std::array<std::byte, greeting_bytes> encode(const greeting& g);
-// Throws cordma::error where it is none.
+// Throws cordma::error if `data` is not a greeting.
 [[nodiscard]] greeting decode_greeting(std::span<const std::byte> data);
 
-// Why a connection is not accepted, as private data of the rejection: "ccp2" and one byte.
+// The reason why a connection is not accepted, as private data of the rejection: "ccp2" and one
+// byte.
 enum class unfit : std::uint8_t { needs_tls = 1, has_no_tls = 2, tls_only_on_tcp = 3 };
 [[nodiscard]] std::array<std::byte, 5> encode(unfit why);
-// For the people of the client, where the server was at `address`; empty: it is no such thing.
+// Returns a text for the client's user; `address` is that of the server. Empty if `data` is not
+// such a rejection.
 [[nodiscard]] std::string describe_rejection(std::span<const std::byte> data,
                                              const std::string& address);
 
-// The endpoint is new.
+// REQUIRES: the endpoint is new.
 [[nodiscard]] cordma::task<std::unique_ptr<lane>> open_lane(cordma::Context context,
                                                             cordma::Endpoint made);
-// Throws connection_reset where the stream ends, timed_out.
+// Waits for the next frame. Throws connection_reset if the stream ends; timed_out.
 [[nodiscard]] cordma::task<void> hear_in_time(lane& l, std::chrono::seconds time = patience);
-// What was heard, which must be of that kind. Throws what a refusal says.
+// Returns the received frame, which must be of `kind`. Throws the error of a refusal.
 [[nodiscard]] frame_reader expect(lane& l, frame_kind kind);
 [[nodiscard]] nonce read_nonce(frame_reader& in);
-// What binds proofs to the TLS connection that they are given on; none without TLS.
+// Returns the key that binds proofs to the TLS connection; none without TLS.
 [[nodiscard]] std::optional<nonce> channel_of(const lane& l);
 
 }  // namespace copy

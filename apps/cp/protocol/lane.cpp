@@ -87,7 +87,8 @@ task<void> lane::write_out() {
       gone = e.condition() == cordma::errc::not_connected;
       if (!gone) throw;
     }
-    // The peer has closed the connection: what it said before is still to be read, and says why.
+    // The peer has closed the connection. Its earlier frames, which may contain the reason, are
+    // still to be read.
     if (!gone) continue;
     written_.set();
     co_return;
@@ -96,7 +97,7 @@ task<void> lane::write_out() {
 
 task<void> lane::written() { co_await written_.wait(); }
 
-// False where the stream ends with nothing of it here.
+// Returns false if the stream ends and no byte is buffered.
 task<bool> lane::have(std::size_t bytes) {
   while (end_ - begin_ < bytes) {
     if (in_.size() - begin_ < bytes) {

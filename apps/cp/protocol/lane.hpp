@@ -1,4 +1,5 @@
-// One connection of a transfer: frames both ways, and the slots of the receiver's memory that chunks go to.
+// One connection of a transfer: frames in both directions, and the slots in the receiver's memory
+// for chunks.
 #pragma once
 
 #include "../../support/tls_channel.hpp"
@@ -18,8 +19,8 @@ namespace copy {
 using support::tls_channel;
 using support::tls_context;
 
-// What a lane's memory frame says: chunks for this lane go to `slots` places of `slot_bytes`, one behind the other,
-// from `offset` on of what is mapped as `number`.
+// The contents of a memory frame: chunks of this lane are written to `slots` adjacent slots of
+// `slot_bytes` each, from `offset` in the memory that is mapped as `number`.
 struct slot_memory {
   std::uint32_t number = 0;
   std::uint32_t slots = 0;
@@ -29,7 +30,8 @@ struct slot_memory {
 void encode(std::vector<std::byte>& out, const slot_memory& m);
 [[nodiscard]] slot_memory decode_memory(frame_reader& in);
 
-// What a lane's data frame says: the `bytes` bytes behind it are for there, all in one slot.
+// The contents of a data frame: the next `bytes` bytes of the stream are for this offset, all in
+// one slot.
 struct slot_data {
   std::uint32_t number = 0;
   std::uint64_t offset = 0;
@@ -40,66 +42,70 @@ void encode(std::vector<std::byte>& out, const slot_data& d);
 
 class slot_write;
 
-// Bound to the thread of its Worker. Frames are appended to out() in one go and leave in their order; who appends a
-// great deal awaits room() now and then. Two tasks run it: write_out(), and whoever calls next(). With TLS all of it is
-// within TLS, chunks too, and nothing of this side's memory is mapped for the peer.
+// Bound to the thread of its Worker. Frames are appended to out() in one piece, and sent in order.
+// A caller that appends much data awaits room() repeatedly. Two tasks use a lane: write_out(), and
+// the caller of next(). With TLS all data is sent within TLS, including chunks, and no memory of
+// this side is mapped for the peer.
 class lane {
  public:
   explicit lane(cordma::Stream stream) noexcept : stream_(std::move(stream)) {}
   lane(const lane&) = delete;
   lane& operator=(const lane&) = delete;
 
-  // Shakes hands; with TLS from there on. REQUIRES that nothing was written or read yet. Throws what
-  // tls_channel::shake_hands() fails with, and what the Stream does; truncated where that ends.
+  // Performs the TLS handshake; all later data is encrypted. REQUIRES: nothing was written or read
+  // before. Throws the errors of tls_channel::shake_hands() and of the Stream; truncated if the
+  // stream ends.
   [[nodiscard]] cordma::task<void> secure(std::unique_ptr<tls_channel> channel);
-  // Null: it is without TLS.
+  // Null without TLS.
   [[nodiscard]] const tls_channel* tls() const noexcept { return tls_.get(); }
 
-  // Where frames are appended; then kick().
+  // The buffer to which frames are appended; kick() then starts the write.
   [[nodiscard]] std::vector<std::byte>& out() noexcept { return out_; }
   void kick() noexcept { something_.set(); }
-  // Done when what waits to be written is little.
+  // Completes when little data waits to be written.
   [[nodiscard]] cordma::task<void> room();
-  // Writes what is appended. REQUIRES that write_out() has not begun.
+  // Writes the appended frames. REQUIRES: write_out() has not begun.
   [[nodiscard]] cordma::task<void> say();
-  // Whether write_out() has begun.
+  // True if write_out() has begun.
   [[nodiscard]] bool begun() const noexcept { return begun_; }
-  // Writes what is appended, until finish() and all is written; then the stream ends. Ends as well where the peer has
-  // closed the connection: whoever calls next() hears why. Throws what else Stream::write() does.
+  // Writes appended frames until finish() was called and everything is written; then ends the
+  // stream. Also returns if the peer has closed the connection; next() then reports the reason.
+  // Throws the other errors of Stream::write().
   [[nodiscard]] cordma::task<void> write_out();
   void finish() noexcept {
     finishing_ = true;
     something_.set();
   }
-  // Done when write_out() has ended.
+  // Completes when write_out() has ended.
   [[nodiscard]] cordma::task<void> written();
   [[nodiscard]] bool finishing() const noexcept { return finishing_; }
 
-  // The next frame, valid until the next call. False: the peer has ended the stream between two frames. Throws what
-  // Stream::read() does, what decode_head() does, and with TLS what tls_channel::open() fails with.
+  // Reads the next frame, which is valid until the next call. Returns false if the peer has ended
+  // the stream between two frames. Throws the errors of Stream::read() and decode_head(), and with
+  // TLS those of tls_channel::open().
   [[nodiscard]] cordma::task<bool> next();
   [[nodiscard]] frame_reader frame() const noexcept {
     return {head_.kind, std::span(in_).subspan(begin_ - head_.payload, head_.payload)};
   }
 
-  // Bytes that have come, but for those of chunks.
+  // Received bytes, except those of chunks.
   [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
 
-  // The rights that the memory needs in which slots are offered.
+  // Access rights that the memory of offered slots needs.
   [[nodiscard]] cordma::access slot_access() const noexcept;
-  // Tells the peer of more slots, in `memory`, which outlives the calls of next(): m.number is chosen here. Throws what
-  // Stream::map() fails with.
+  // Offers further slots in `memory` to the peer, and sets m.number. REQUIRES: `memory` outlives
+  // the calls of next(). Throws the errors of Stream::map().
   void offer(const cordma::MemoryRegion& memory, slot_memory m);
 
   [[nodiscard]] cordma::Stream& stream() noexcept { return stream_; }
 
  private:
   friend class slot_write;
-  // Bytes that go out in the middle of leaving frames.
+  // Bytes to send within the leaving frames.
   struct piece {
     std::size_t at = 0;  // bytes of frames before it
     cordma::Slice bytes;
-    slot_write* whose = nullptr;  // null: nobody waits any more
+    slot_write* whose = nullptr;  // null: no slot_write waits for it
   };
   [[nodiscard]] cordma::task<bool> have(std::size_t bytes);
   [[nodiscard]] cordma::task<std::size_t> open_some(std::span<std::byte> into);
@@ -109,7 +115,7 @@ class lane {
   [[nodiscard]] cordma::task<void> write_sealed();
   void forget(const slot_write& w) noexcept;
 
-  static constexpr std::size_t much = 256U << 10;  // bytes that wait to be written
+  static constexpr std::size_t much = 256U << 10;  // limit of bytes that wait to be written
   cordma::Stream stream_;
   std::vector<std::byte> out_;
   std::vector<std::byte> leaving_;
@@ -120,33 +126,33 @@ class lane {
   bool begun_ = false;
 
   std::vector<std::byte> in_ = std::vector<std::byte>(64U << 10);
-  std::size_t begin_ = 0;  // behind the frame that was read last
-  std::size_t end_ = 0;    // of what is here
+  std::size_t begin_ = 0;  // end of the last frame read
+  std::size_t end_ = 0;    // end of the buffered bytes
   frame_head head_;
   std::uint64_t heard_ = 0;
 
   std::unique_ptr<tls_channel> tls_;
-  std::vector<piece> pieces_;  // of out_
+  std::vector<piece> pieces_;  // for out_
   std::vector<piece> leaving_pieces_;
-  std::array<std::byte, 1> first_{};  // of what comes, that was waited for
+  std::array<std::byte, 1> first_{};  // first byte of the data that was waited for
   struct offered {
     slot_memory what;
     std::span<std::byte> memory;
   };
-  std::vector<offered> offers_;  // by their number, with TLS
+  std::vector<offered> offers_;  // by number, with TLS
 };
 
-// Bytes on their way to a slot of the peer's, from when this is made: what is appended to the lane later is read there
-// once they are in place. Bound to the lane's thread.
+// A write to a slot of the peer, which begins with the construction. The peer reads frames that are
+// appended later only after the bytes are in the slot. Bound to the lane's thread.
 class slot_write {
  public:
-  // To `offset` of the memory that the peer has offered; all in one slot. The bytes stay as they are until done(), or if
-  // it does not come to that, as long as the lane writes.
+  // Writes to `offset` of offered memory, all in one slot. The bytes must not change until done()
+  // completes, or, if it does not, while the lane writes.
   slot_write(lane& way, const slot_memory& to, std::uint64_t offset, const cordma::Slice& bytes);
   slot_write(const slot_write&) = delete;
   slot_write& operator=(const slot_write&) = delete;
   ~slot_write();
-  // Done when the bytes are the caller's again. Throws what Stream::write_at() does.
+  // Completes when the caller may reuse the bytes. Throws the errors of Stream::write_at().
   [[nodiscard]] cordma::task<void> done();
 
  private:

@@ -17,7 +17,7 @@ std::uint64_t pulse::heard() const noexcept {
 
 task<void> pulse::beat() {
   if (silence_s_ == 0) co_return;
-  // As ticks of this program's own: where it was stopped itself for a while, that is nobody's silence.
+  // Counts own ticks: if this process was stopped for a while, that time does not count as silence.
   constexpr int most_silent = 4;  // ticks
   const cordma::duration tick = cordma::duration(std::chrono::seconds(silence_s_)) / most_silent;
   std::uint64_t before = heard();
@@ -39,7 +39,7 @@ task<void> pulse::beat() {
     silent = now == before ? silent + 1 : 0;
     before = now;
   }
-  // What is on its way to a peer that takes nothing could else be given up only when the transport gives it up.
+  // Operations to a peer that reads nothing would otherwise wait for the transport's own timeout.
   for (const std::unique_ptr<lane>& l : ways_) l->stream().endpoint().abort();
   cordma::throw_error({cordma::errc::timed_out, "nothing was heard of the other side for " +
                                                     std::to_string(silence_s_) +

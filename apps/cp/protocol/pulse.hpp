@@ -1,4 +1,4 @@
-// --timeout: each side lets hear of itself, and ends where the other does not.
+// --timeout: each side sends `alive` frames, and ends if it receives nothing.
 #pragma once
 
 #include "lane.hpp"
@@ -12,7 +12,7 @@
 
 namespace copy {
 
-// Bound to the thread of the lanes, which outlive it.
+// Bound to the thread of the lanes. REQUIRES: the lanes outlive it.
 class pulse {
  public:
   // `silence_s` as in transfer_options.
@@ -21,10 +21,10 @@ class pulse {
   pulse(const pulse&) = delete;
   pulse& operator=(const pulse&) = delete;
 
-  // Until all lanes have ended. Throws timed_out where nothing has come on any of them for that long: a frame counts once
-  // it is here, and so does each piece of one.
+  // Runs until all lanes have ended. Throws timed_out if no lane has received anything for
+  // `silence_s`; each received part of a frame counts.
   [[nodiscard]] cordma::task<void> beat();
-  // The peer has ended one lane's stream.
+  // Called when the peer has ended one lane's stream.
   void lane_ended() noexcept {
     if (--left_ == 0) over_.set();
   }

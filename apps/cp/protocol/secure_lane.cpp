@@ -1,4 +1,4 @@
-// What a lane does with TLS.
+// The TLS part of a lane.
 #include "lane.hpp"
 
 #include <algorithm>
@@ -11,14 +11,14 @@ using cordma::task;
 
 namespace {
 
-// Without this the end could be the work of somebody on the way.
+// Without this error an attacker on the network could end the stream unnoticed.
 [[noreturn]] void fail_cut_off() {
   cordma::throw_error({cordma::errc::truncated, "TLS: the stream ended before the peer ended it"});
 }
 
 }  // namespace
 
-// What has come is taken from where it lies; to wait for more, one byte of it is read.
+// Consumes received data from the stream's buffer. To wait for more data, reads one byte of it.
 task<void> lane::secure(std::unique_ptr<tls_channel> channel) {
   tls_ = std::move(channel);
   std::size_t waited = 0;
@@ -38,7 +38,7 @@ task<void> lane::secure(std::unique_ptr<tls_channel> channel) {
   }
 }
 
-// 0: the peer has said that no more comes.
+// Returns 0 if the peer has ended its side of TLS.
 task<std::size_t> lane::open_some(std::span<std::byte> into) {
   std::size_t waited = 0;
   for (;;) {
@@ -54,12 +54,12 @@ task<std::size_t> lane::open_some(std::span<std::byte> into) {
   }
 }
 
-// The bytes of a data frame, straight into their slot.
+// Decrypts the bytes of a data frame directly into their slot.
 task<void> lane::take_data() {
   frame_reader in = frame();
   const slot_data d = decode_data(in);
   const offered o = d.number < offers_.size() ? offers_[d.number] : offered();
-  const std::uint64_t from = d.offset - o.what.offset;  // wraps where it lies before
+  const std::uint64_t from = d.offset - o.what.offset;  // wraps for an offset before the slots
   const std::uint64_t all = std::uint64_t{o.what.slots} * o.what.slot_bytes;
   const bool fits = d.offset >= o.what.offset && from < all &&
                     d.bytes <= o.what.slot_bytes - from % o.what.slot_bytes;

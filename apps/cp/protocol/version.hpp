@@ -1,4 +1,4 @@
-// What --version says.
+// The text of --version.
 #pragma once
 
 #include "wire.hpp"

@@ -12,7 +12,7 @@ namespace copy {
 namespace {
 
 constexpr std::uint32_t most_paths = 1U << 17;
-constexpr std::size_t longest_sentence = 4096;  // bytes of what went wrong, or was done, and where
+constexpr std::size_t longest_sentence = 4096;  // size limit of a message, in bytes
 std::string_view first_of(std::string_view text) noexcept {
   return text.substr(0, longest_sentence);
 }
@@ -33,7 +33,7 @@ bool is_special(std::uint32_t type) noexcept {
 
 constexpr std::uint64_t largest_file = std::uint64_t{1} << 62;  // bytes
 
-// A number below `limit` as one of an enum's, which begin with 1 unless told otherwise.
+// Reads a number from `first` to `last` as a value of an enum.
 template <class Enum>
 Enum one_of(frame_reader& in, std::uint8_t last, std::uint8_t first = 1) {
   const std::uint8_t value = in.u8();

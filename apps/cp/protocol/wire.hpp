@@ -1,5 +1,5 @@
-// What the two sides of a transfer say to each other: frames on the streams of their lanes. All integers are
-// little-endian; README.md has the conversation.
+// The protocol between the two sides of a transfer: frames on the streams of their lanes. All
+// integers are little-endian. README.md describes the exchange.
 //
 //   frame    u32 bytes of the payload (at most longest_payload), u8 frame_kind, payload
 //   text     u16 bytes, the bytes;  long text: u32 bytes, the bytes
@@ -25,57 +25,57 @@ inline constexpr std::uint16_t protocol_version = 6;
 inline constexpr std::size_t frame_head_bytes = 5;
 inline constexpr std::uint32_t longest_payload = 1U << 20;
 inline constexpr std::size_t longest_text = (std::size_t{1} << 16) - 1;
-inline constexpr std::uint32_t most_rules = 65536;  // of a hello
+inline constexpr std::uint32_t most_rules = 65536;  // in one hello
 inline constexpr std::uint32_t smallest_chunk = 64U << 10;
 inline constexpr std::uint32_t largest_chunk = 16U << 20;
-inline constexpr std::uint32_t most_slots = 1024;  // of a lane
+inline constexpr std::uint32_t most_slots = 1024;  // of one lane
 inline constexpr std::uint32_t most_lanes = 16;
-inline constexpr std::uint32_t most_entries = 1U << 28;       // of a transfer
-inline constexpr std::uint32_t longest_silence_s = 1U << 24;  // of --timeout
+inline constexpr std::uint32_t most_entries = 1U << 28;       // in one transfer
+inline constexpr std::uint32_t longest_silence_s = 1U << 24;  // for --timeout
 inline constexpr std::size_t most_slots_of_all = std::size_t{most_slots} * most_lanes;
 inline constexpr std::size_t nonce_bytes = 32;
 using nonce = std::array<std::byte, nonce_bytes>;
 
 enum class frame_kind : std::uint8_t {
-  // Shaking hands, on lane 0.
+  // The handshake, on lane 0.
   hello = 1,      // client
   challenge = 2,  // server
   proof = 3,      // client
   welcome = 4,    // server
-  refusal = 5,    // either: the conversation is over, and why
-  // Over TLS, on the others.
-  join = 6,    // client: this lane is of that session
+  refusal = 5,    // either side: ends the exchange, with a reason
+  // Over TLS, on the other lanes.
+  join = 6,    // client: this lane belongs to that session
   joined = 7,  // server
-  // Both ways on each lane.
-  memory = 10,  // receiver: where the chunks of this lane go
-  data = 11,    // sender, over TLS: bytes for a slot, which come behind the frame
-  alive = 12,   // either, where --timeout is asked for: nothing else
+  // In both directions on each lane.
+  memory = 10,  // receiver: the memory for chunks of this lane
+  data = 11,    // sender, over TLS: bytes for a slot follow the frame
+  alive = 12,   // either side, with --timeout: no contents
   // Sender.
-  entries = 20,      // entry, entry, ...; they are numbered from 0 in the order in which they come
-  entries_end = 21,  // how many, and the bytes of all files
+  entries = 20,      // entry, entry, ...; numbered from 0 in the order of arrival
+  entries_end = 21,  // the number of entries
   problems = 22,     // problem, problem, ...; either side
   chunk = 23,        // a part of a file is in a slot
-  bundle = 24,       // whole small files are in a slot
-  file_end = 25,     // nothing more comes of that file
-  compared = 27,     // whether a file is the same
+  bundle = 24,       // complete small files are in a slot
+  file_end = 25,     // no more data of this file follows
+  compared = 27,     // whether a file has that digest
   all_sent = 26,
   // Receiver.
-  wants = 30,    // which files, and what of them
+  wants = 30,    // wanted files, and their present chunks
   credit = 32,   // slots that are free again
-  again = 33,    // a chunk that was damaged on its way
-  compare = 36,  // a file that may be the same: its digest as it is here
-  items = 34,    // what became of entries, for people
+  again = 33,    // a chunk that arrived damaged
+  compare = 36,  // a file that may be the same: digest of the receiver's file
+  items = 34,    // changes of entries, for display
   finished = 35,
   done = 37,  // on request: the finished files and the totals
 };
 
-// Appends one frame to a text.
+// Appends one frame to a buffer.
 class frame_writer : public support::byte_writer<frame_writer> {
  public:
   frame_writer(std::vector<std::byte>& out, frame_kind kind);
   frame_writer(const frame_writer&) = delete;
   frame_writer& operator=(const frame_writer&) = delete;
-  // Sets the length. REQUIRES that the payload is not longer than longest_payload.
+  // Sets the length. REQUIRES: the payload is not longer than longest_payload.
   ~frame_writer();
   frame_writer& bytes(std::span<const std::byte> value);
   [[nodiscard]] std::size_t payload() const noexcept {
@@ -87,23 +87,25 @@ class frame_writer : public support::byte_writer<frame_writer> {
   std::size_t began_;
 };
 
-// Takes a payload apart. Throws cordma::error (invalid_value) where it ends too early or says what cannot be.
+// Reads a payload. Throws cordma::error (invalid_value) if it ends too early or contains an invalid
+// value.
 class frame_reader : public support::byte_reader<frame_reader> {
  public:
   frame_reader(frame_kind kind, std::span<const std::byte> payload) noexcept
       : byte_reader(payload), kind_(kind) {}
   [[nodiscard]] frame_kind kind() const noexcept { return kind_; }
-  // Throws unless all was read.
+  // Throws unless everything was read.
   void end() const;
   [[noreturn]] void too_short() const;
 
  private:
   frame_kind kind_;
 };
-// Throws cordma::error: invalid_value, naming the frame.
+// Throws cordma::error: invalid_value, with the kind of the frame.
 [[noreturn]] void refuse(frame_kind kind, std::string_view what);
 
-// What a refusal says: failed_place, or, where its side would not, cordma::error: rejected, in the name of `who`.
+// Throws the error of a refusal frame: failed_place, or, if the peer refused the request,
+// cordma::error: rejected, in the name of `who`.
 [[noreturn]] void throw_refusal(frame_reader& in, const char* who);
 void encode_refusal(std::vector<std::byte>& out, failing what, std::string_view why);
 
@@ -111,13 +113,13 @@ struct frame_head {
   std::uint32_t payload = 0;
   frame_kind kind = frame_kind::hello;
 };
-// Throws where it is longer than it may be, or of no kind there is.
+// Throws if the payload is too long or the kind is unknown.
 [[nodiscard]] frame_head decode_head(std::span<const std::byte, frame_head_bytes> bytes);
 
-// Which way the files go, as the client sees it.
+// Direction of the files, from the client's view.
 enum class direction : std::uint8_t { push = 1, pull = 2 };
 
-// What both sides have to know of what was asked for.
+// Options of a request that both sides need.
 struct transfer_options {
   bool recursive = false;
   bool links = false;
@@ -128,34 +130,34 @@ struct transfer_options {
   bool times = false;
   bool owner = false;
   bool group = false;
-  // Of these, where not all may be: no more than that, and no word of it.
+  // Owner and group only as far as permitted, without a problem.
   bool owner_if_may = false;
   bool group_if_may = false;
   bool attributes = false;
   bool dry_run = false;
   bool delete_others = false;
-  bool checksum = false;      // compare contents where size and time are the same, too
-  bool ignore_times = false;  // take no file for the same because its size and time are
+  bool checksum = false;      // compare contents also if size and time are the same
+  bool ignore_times = false;  // transfer files also if size and time are the same
   bool sparse = false;
   bool inplace = false;
-  bool direct = true;  // long files go past the page cache
+  bool direct = true;  // long files bypass the page cache
   bool resume = true;
-  bool sync = false;             // to the disk, before a file has its name
-  bool items = false;            // tell what becomes of each entry
+  bool sync = false;             // sync to the disk before a file has its name
+  bool items = false;            // report the change of each entry
   bool acknowledge = false;      // the receiver sends `done` frames
-  bool directory = false;        // the target is one, whether or not it is there yet
-  bool update = false;           // no file that is newer there
-  bool size_only = false;        // a file of the same size is the same
-  bool existing = false;         // nothing that is not there yet
-  bool ignore_existing = false;  // nothing that is there already
+  bool directory = false;        // the target is a directory, whether or not it exists
+  bool update = false;           // skip files that are newer at the target
+  bool size_only = false;        // files of the same size count as the same
+  bool existing = false;         // skip entries that do not exist at the target
+  bool ignore_existing = false;  // skip entries that exist at the target
   bool one_file_system = false;
-  bool listed = false;  // --files-from: of the first path what the others name, which are below it
-  bool follow = false;  // -L: of the sender alone, and not sent
-  std::uint64_t most_deleted = ~std::uint64_t{0};  // of --delete, but for what makes way
+  bool listed = false;  // --files-from: send only the other paths, which are below the first
+  bool follow = false;  // -L: used by the sender only, and not sent
+  std::uint64_t most_deleted = ~std::uint64_t{0};  // limit of --delete; making way does not count
   std::uint32_t chunk_bytes = 0;
   std::uint64_t memory_bytes = 0;
-  std::uint64_t bytes_per_s = 0;  // 0: as fast as it goes
-  std::uint32_t silence_s = 0;    // of the other side, that ends it; 0: it may be silent for ever
+  std::uint64_t bytes_per_s = 0;  // 0: no limit
+  std::uint32_t silence_s = 0;    // silence of the peer that ends the transfer; 0: no limit
   friend bool operator==(const transfer_options&, const transfer_options&) = default;
 };
 static_assert(std::is_trivially_destructible_v<transfer_options>);
@@ -170,18 +172,17 @@ struct hello {
   transfer_options options;
   std::uint32_t lanes = 1;
   nonce random{};
-  // The same for all connections of one transfer: each ends the one before it. Zeros: there is no other.
+  // Common id of all connections of one transfer: each ends the one before it. Zeros: no others.
   nonce transfer{};
   friend bool operator==(const hello&, const hello&) = default;
 };
 
 struct chunk_frame {
-  std::uint32_t file = 0;  // the entry's number
+  std::uint32_t file = 0;  // number of the entry
   std::uint32_t slot = 0;
-  std::uint64_t index = 0;  // of the chunk: it begins at index * chunk_bytes
-  std::uint32_t bytes = 0;  // in the slot
-  std::uint8_t is_hole =
-      0;  // 1: `bytes` of zeros, of which nothing is in the slot, and the slot is none
+  std::uint64_t index = 0;   // number of the chunk, which begins at index * chunk_bytes
+  std::uint32_t bytes = 0;   // in the slot
+  std::uint8_t is_hole = 0;  // 1: `bytes` zeros; they are in no slot
   std::uint64_t digest = 0;  // XXH3, 64 bits, of the bytes
   friend bool operator==(const chunk_frame&, const chunk_frame&) = default;
 };
@@ -193,19 +194,20 @@ struct bundled {
 };
 struct bundle_frame {
   std::uint32_t slot = 0;
-  std::uint64_t digest = 0;  // of all bytes in the slot, which are the files' one behind the other
+  std::uint64_t digest = 0;  // of all bytes in the slot, where the files are adjacent
   std::vector<bundled> files;
   friend bool operator==(const bundle_frame&, const bundle_frame&) = default;
 };
 
-// One file that is wanted, but for the chunks that are there.
+// A wanted file, except for its present chunks.
 struct want {
   std::uint32_t file = 0;
-  std::vector<std::uint8_t> here;  // a bit for each chunk, the lowest first; empty: nothing is
+  std::vector<std::uint8_t> here;  // a bit per chunk, lowest first, set if present; empty: none
   friend bool operator==(const want&, const want&) = default;
 };
 
-// --checksum: the receiver asks whether the sender's file has that digest, and is told.
+// --checksum: the receiver sends the digest of its file, and the sender reports whether its file
+// has it.
 struct compare_frame {
   std::uint32_t file = 0;
   file_digest digest;
@@ -221,38 +223,38 @@ struct file_end {
   enum class how : std::uint8_t { whole = 0, failed = 1, vanished = 2, changed = 3 };
   std::uint32_t file = 0;
   how outcome = how::whole;
-  std::string why;          // where it is not whole
+  std::string why;          // if it is not whole
   std::uint64_t bytes = 0;  // of a stream that is whole
   friend bool operator==(const file_end&, const file_end&) = default;
 };
 
-// What the receiver has done, when it is done.
+// The result of a receiver at its end.
 struct tally {
-  std::uint64_t files = 0;  // that were brought here
-  std::uint64_t bytes = 0;  // of them, that came in chunks and bundles
-  std::uint64_t same = 0;   // files that were as they should be
+  std::uint64_t files = 0;  // transferred files
+  std::uint64_t bytes = 0;  // received bytes of them, in chunks and bundles
+  std::uint64_t same = 0;   // files that were unchanged
   std::uint64_t directories = 0;
   std::uint64_t links = 0;
-  std::uint64_t specials = 0;  // and devices
+  std::uint64_t specials = 0;  // including devices
   std::uint64_t deleted = 0;
-  std::uint64_t resumed_bytes = 0;  // that were there from a transfer before
-  std::uint64_t damaged = 0;        // chunks that came damaged, and were sent again
-  std::uint64_t manifest = 0;       // see manifest.hpp
+  std::uint64_t resumed_bytes = 0;  // that an earlier transfer left
+  std::uint64_t damaged = 0;        // chunks that arrived damaged, and were sent again
+  std::uint64_t manifest = 0;       // see class manifest
   friend bool operator==(const tally&, const tally&) = default;
 };
 
 // The work of a receiver so far. Sent if the client may reconnect.
 struct done_frame {
   tally so_far;               // without the manifest
-  std::uint64_t durable = 0;  // bytes and entries that a further connection need not bring again
-  std::vector<std::uint32_t> files;  // that got their names since the last of these frames
+  std::uint64_t durable = 0;  // bytes and entries that a further connection need not send again
+  std::vector<std::uint32_t> files;  // files named since the last of these frames
   friend bool operator==(const done_frame&, const done_frame&) = default;
 };
 
-// What became of an entry, or of what was at the target: one line for people.
+// A change of an entry, or of an existing file at the target; one line for people.
 struct item {
   enum class change : std::uint8_t { made = 1, updated = 2, deleted = 3, metadata = 4 };
-  // What was different, of what was there: bits of differs.
+  // Bits of `differs`: the differences from the existing entry.
   static constexpr std::uint16_t contents = 1;
   static constexpr std::uint16_t size = 2;
   static constexpr std::uint16_t time = 4;
@@ -260,7 +262,7 @@ struct item {
   static constexpr std::uint16_t owner = 16;
   static constexpr std::uint16_t group = 32;
   static constexpr std::uint16_t attributes = 64;
-  static constexpr std::uint16_t everything = 127;  // another kind of thing was there
+  static constexpr std::uint16_t everything = 127;  // an entry of another kind was there
   change what = change::made;
   entry_kind kind = entry_kind::file;
   std::string path;
@@ -272,7 +274,7 @@ struct item {
 void encode(std::vector<std::byte>& out, const hello& h);
 [[nodiscard]] hello decode_hello(frame_reader& in);
 void encode(frame_writer& out, const entry& e);
-// Also throws where its path leads out of the target.
+// Also throws if its path leads out of the target.
 [[nodiscard]] entry decode_entry(frame_reader& in);
 void encode(frame_writer& out, const problem& p);
 [[nodiscard]] problem decode_problem(frame_reader& in);

@@ -1,4 +1,4 @@
-// What is kept of an entry beside its contents, in the order in which one does not undo the other: group and owner
+// Keeps the metadata of an entry, in an order in which no step undoes another: group and owner
 // (which clears set-id bits and capabilities), attributes, mode, times.
 #include "ownership.hpp"
 #include "target.hpp"
@@ -28,8 +28,9 @@ using cordma::unique_fd;
 
 namespace {
 
-// Of rights that are asked for, those that a new file in `directory` has: what its default ACL grants where it has one,
-// else what the umask leaves. As open(2) has it, where files are made with the rights that they are to have.
+// Returns the permissions that a new file in `directory` gets of those requested: those of the
+// default ACL of the directory if it has one, else those that the umask leaves. Same rule as
+// open(2), for files created with their final permissions.
 std::uint32_t rights_of_new(int directory, std::uint32_t umask) {
   constexpr std::uint32_t all = 0777;
   constexpr std::size_t most = 4096;
@@ -45,7 +46,7 @@ std::uint32_t rights_of_new(int directory, std::uint32_t umask) {
   std::uint32_t owner = 0;
   std::uint32_t group = 0;
   std::uint32_t others = 0;
-  std::optional<std::uint32_t> mask;  // of the group, where other users are named
+  std::optional<std::uint32_t> mask;  // of the group, if other users are named
   posix_acl_xattr_entry e{};
   for (std::size_t at = sizeof(posix_acl_xattr_header);
        at + sizeof e <= static_cast<std::size_t>(length); at += sizeof e) {
@@ -64,8 +65,9 @@ std::uint32_t rights_of_new(int directory, std::uint32_t umask) {
 
 std::string text_of(int os_errno) { return std::generic_category().message(os_errno); }
 
-// The thing itself, whatever its name leads to meanwhile. One that is open for *at() calls alone (O_PATH: a symlink,
-// what may not be read) is reached by its entry in /proc, where a call has no other way.
+// The entry itself, independent of later changes of its name. A descriptor for *at() calls only
+// (O_PATH: a symlink, an unreadable file) is reached through its entry in /proc if a call has no
+// other way.
 class kept {
  public:
   enum class access : unsigned char { open, path_only };
@@ -73,7 +75,7 @@ class kept {
     if (!is_open()) std::snprintf(link_.data(), link_.size(), "/proc/self/fd/%d", fd);
   }
 
-  // 0, or errno.
+  // These return 0, or errno.
   [[nodiscard]] int look(struct stat& s) const noexcept { return done(::fstat(fd_, &s)); }
   [[nodiscard]] int own(uid_t user, gid_t group) const noexcept {
     return done(::fchownat(fd_, "", user, group, AT_EMPTY_PATH));
@@ -93,7 +95,7 @@ class kept {
   [[nodiscard]] int remove(const char* name) const noexcept {
     return done(is_open() ? ::fremovexattr(fd_, name) : ::removexattr(link(), name));
   }
-  // Bytes, or -1 with errno; with room for 0 bytes, how many there are.
+  // These return a size in bytes, or -1 with errno; with `room` 0, the size needed.
   [[nodiscard]] ssize_t get(const char* name, char* into, std::size_t room) const noexcept {
     return is_open() ? ::fgetxattr(fd_, name, into, room) : ::getxattr(link(), name, into, room);
   }
@@ -110,10 +112,10 @@ class kept {
   std::array<char, 32> link_{};
 };
 
-// Keeps one entry, and collects what cannot be.
+// Keeps the metadata of one entry, and collects the failures.
 class keeper {
  public:
-  // `rights`: of those that a file asks for, which it gets where its mode is not kept.
+  // `rights`: mask for the requested mode of a file if its mode is not kept.
   keeper(const kept& to, const entry& from, const keep_options& what, std::uint32_t rights)
       : to_(to), from_(from), what_(what), rights_(rights) {}
 
@@ -137,7 +139,7 @@ class keeper {
  private:
   struct change {
     std::string name;
-    const attribute* to = nullptr;  // none: it goes
+    const attribute* to = nullptr;  // null: remove it
   };
 
   void say(std::string_view what, int os_errno) {
@@ -149,7 +151,7 @@ class keeper {
     return why == 0;
   }
 
-  // The number that chown() takes for "as it is" is nobody's.
+  // The number that chown() takes for "unchanged" is no valid id.
   void keep_group() {
     if (now_.st_gid == from_.gid || !is_group_wanted(what_, from_.gid)) return;
     constexpr uid_t same = static_cast<uid_t>(-1);
@@ -171,7 +173,7 @@ class keeper {
       if (!has(a)) changes.push_back({a.name, &a});
     }
     if (changes.empty()) return;
-    // Those of user.* are set by who may write the file, its owner or not; all else by its owner.
+    // Attributes in user.* need write permission on the file; all others need its owner.
     const auto others = std::partition(changes.begin(), changes.end(),
                                        [](const change& c) { return c.name.starts_with("user."); });
     const std::uint32_t mode = now_.st_mode & 07777;
@@ -182,7 +184,7 @@ class keeper {
       if (const int why = to_.set_mode(mode); why != 0) say("mode", why);
     }
     make({others, changes.end()});
-    look();  // an ACL has the mode in it
+    look();  // an ACL contains the mode
   }
   void make(std::span<const change> changes) {
     for (const change& c : changes) {
@@ -191,16 +193,16 @@ class keeper {
     }
   }
   [[nodiscard]] bool has(const attribute& a) const {
-    std::string value(a.value.size() + 1, '\0');  // of one that is longer this is too short
+    std::string value(a.value.size() + 1, '\0');  // one byte longer, to detect a longer value
     const ssize_t length = to_.get(a.name.c_str(), value.data(), value.size());
     return length >= 0 &&
            std::string_view(value).substr(0, static_cast<std::size_t>(length)) == a.value;
   }
-  // What the target's system puts there by itself (labels) is not for the sender to miss.
+  // Attributes that the target's system sets by itself (labels) are not superfluous.
   [[nodiscard]] std::vector<change> superfluous() const {
     std::vector<change> found;
     std::string names;
-    // What is added between the two calls is too much for the second, and nothing is removed this time.
+    // Attributes added between the two calls make the second fail, and then none is removed.
     if (const ssize_t length = to_.list(nullptr, 0); length > 0) {
       names.resize(static_cast<std::size_t>(length));
       const ssize_t read = to_.list(names.data(), names.size());
@@ -226,7 +228,7 @@ class keeper {
       mode = from_.mode & 0777 & rights_;
     }
     if (from_.kind == entry_kind::file) {
-      // Else it would act for somebody to whom it was not given.
+      // Otherwise the bit would apply to another owner or group.
       if ((mode & S_ISUID) != 0 && now_.st_uid != from_.uid) {
         mode &= ~std::uint32_t{S_ISUID};
         sentences_.emplace_back("mode: without set-user-id, as the owner is another");
@@ -242,7 +244,7 @@ class keeper {
 
   void keep_times() {
     constexpr std::uint32_t ns_per_s =
-        1'000'000'000;  // from there on, numbers mean "now" and the like
+        1'000'000'000;  // larger numbers have special meanings, such as "now"
     const std::array<timespec, 2> times{
         {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
          {.tv_sec = from_.modified.s, .tv_nsec = static_cast<long>(from_.modified.ns)}}};
@@ -270,7 +272,7 @@ bool is_of(const entry& e, const struct stat& s) noexcept {
   return false;
 }
 
-// Only what cannot be anything else is opened: opening a device can have effects.
+// Opens only directories; other kinds get O_PATH, because opening a device can have effects.
 unique_fd open_to_keep(int directory, const char* name, entry_kind kind, kept::access& how) {
   constexpr int flags = O_NOFOLLOW | O_CLOEXEC;
   unique_fd fd;

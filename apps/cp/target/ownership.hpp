@@ -1,4 +1,4 @@
-// To whom files may be given.
+// Which owners and groups files may be given.
 #pragma once
 
 #include "target.hpp"
@@ -9,10 +9,10 @@
 
 namespace copy {
 
-// Of this thread: those that it may give its files to, unless it is root, who may give any to anybody.
+// Returns the groups that this thread may give its files to. Root may give files to any group.
 [[nodiscard]] std::vector<gid_t> own_groups();
 
-// Whether owner or group of what is kept are to be those of its source, whether or not that can be done then.
+// True if the owner or group of the source is to be kept, whether or not this will succeed.
 [[nodiscard]] bool is_owner_wanted(const keep_options& what) noexcept;
 [[nodiscard]] bool is_group_wanted(const keep_options& what, gid_t group);
 

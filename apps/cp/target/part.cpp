@@ -1,4 +1,4 @@
-// What stands beside a name until it takes its place: parts of files, their sidecars, new symlinks and hard links.
+// Temporary files beside a name: parts of files, their sidecars, new symlinks and hard links.
 #include "../../support/lock_holder.hpp"
 #include "../tree/describe.hpp"
 #include "removal.hpp"
@@ -28,24 +28,24 @@ using cordma::unique_fd;
 
 namespace {
 
-constexpr std::size_t longest_name = 255;  // bytes: NAME_MAX
+constexpr std::size_t longest_name = 255;  // NAME_MAX, in bytes
 constexpr std::string_view part_suffix = ".cordma-part";
 constexpr std::string_view state_suffix = ".cordma-state";
-// Names up to here stand in their work names as they are. What is shortened is as long as a name may be, and so longer
-// than all of those: no two meet.
-constexpr std::size_t longest_whole = 240;  // bytes
+// Names up to this length are used unchanged in their work names. A shortened work name has the
+// maximum length, and is longer than all of those; so no two are equal.
+constexpr std::size_t longest_whole = 240;  // in bytes
 static_assert(1 + longest_whole + std::max(part_suffix.size(), state_suffix.size()) < longest_name);
 
 std::string work_name(std::string_view path, std::string_view suffix) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   std::string made = ".";
   if (name.size() <= longest_whole) return made.append(name).append(suffix);
-  std::array<char, 18> hash{};  // "-", 16 digits, and the 0 behind them
+  std::array<char, 18> hash{};  // "-", 16 digits, and the terminating 0
   std::snprintf(hash.data(), hash.size(), "-%016llx",
                 static_cast<unsigned long long>(XXH3_64bits(name.data(), name.size())));
   const std::size_t kept = longest_name - 1 - (hash.size() - 1) - suffix.size();
   std::size_t cut = kept;
-  // Not inside of a character: some file systems refuse what is not UTF-8.
+  // Does not cut within a character: some file systems refuse names that are not UTF-8.
   while (kept - cut < 3 && (static_cast<unsigned char>(name[cut]) & 0xc0) == 0x80) --cut;
   made.append(name.substr(0, cut)).append(kept - cut, '-');
   return made.append(hash.data()).append(suffix);
@@ -53,12 +53,12 @@ std::string work_name(std::string_view path, std::string_view suffix) {
 
 bool is_top(const target::position& at) noexcept { return std::string_view(at.name) == "."; }
 
-// Whether nobody else can have put it there, or writes it.
+// True if no other user can have created the file, or writes it.
 bool is_ours(const struct stat& s) noexcept {
   return S_ISREG(s.st_mode) && s.st_nlink == 1 && s.st_uid == ::geteuid();
 }
 
-constexpr mode_t for_us_alone = 0600;  // until it is kept otherwise
+constexpr mode_t for_us_alone = 0600;  // until its metadata is kept
 constexpr int only_to_lock = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 failure in_use(int directory, const std::string& name) {
@@ -76,18 +76,19 @@ failure in_use(int directory, const std::string& name) {
   return failure(cordma::errc::bad_state, std::move(why)).with_errno(EBUSY);
 }
 
-// Where files cannot be locked, others cannot be kept out.
+// Returns false if the file system has no locks: other transfers cannot be excluded then.
 bool is_locked_by_another(int fd) noexcept {
   return ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-// Whether `fd` is the file that was found.
+// True if `fd` is the file `found`.
 bool is_it(int fd, const struct stat& found) noexcept {
   struct stat held{};
   return ::fstat(fd, &held) == 0 && same_file(held, found);
 }
 
-// 0, EBUSY: another transfer has it, or EAGAIN: that was so, and since then `name` is another file.
+// Returns 0; EBUSY if another transfer has locked it; or EAGAIN if `name` has become another file
+// since.
 int lock(int fd, int directory, const std::string& name) noexcept {
   if (is_locked_by_another(fd)) return EBUSY;
   struct stat named{};
@@ -95,12 +96,14 @@ int lock(int fd, int directory, const std::string& name) noexcept {
   return is_there && is_it(fd, named) ? 0 : EAGAIN;
 }
 
-// A directory is not of ours: EISDIR. 0, or errno.
+// Removes a name. Returns 0 (also if it does not exist), or errno; EISDIR for a directory, which is
+// not of this program.
 int unlink_if_there(int directory, const std::string& name) noexcept {
   return ::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT ? 0 : errno;
 }
 
-// What cannot be taken over goes. Negative errno: -ENOENT, as it is gone, or -EBUSY: another transfer has it.
+// Removes a file that cannot be taken over. Returns a negative errno: -ENOENT after its removal, or
+// -EBUSY if another transfer has locked it.
 int drop(int directory, const std::string& name, const struct stat& found) {
   if (S_ISREG(found.st_mode)) {
     const unique_fd held(::openat(directory, name.c_str(), only_to_lock));
@@ -110,13 +113,13 @@ int drop(int directory, const std::string& name, const struct stat& found) {
   return why == 0 ? -ENOENT : -why;
 }
 
-// What a transfer before this one left, locked. Negative errno: -ENOENT where there is nothing (any more), -EAGAIN where
-// it was exchanged meanwhile.
+// Opens and locks the file of an earlier transfer. Returns a descriptor or a negative errno:
+// -ENOENT if it does not exist (any more), -EAGAIN if it was exchanged meanwhile.
 int take_over(int directory, const std::string& name, int flags) {
   struct stat found{};
   if (::fstatat(directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
   if (!is_ours(found)) return drop(directory, name, found);
-  // Without waiting, should it have become a FIFO.
+  // O_NONBLOCK: it may have become a FIFO.
   unique_fd opened(
       ::openat(directory, name.c_str(), (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!opened) {
@@ -128,14 +131,14 @@ int take_over(int directory, const std::string& name, int flags) {
   if (const int why = lock(opened.get(), directory, name); why != 0) return -why;
   if (::fstat(opened.get(), &found) != 0) return -errno;
   if (!is_ours(found)) return -EAGAIN;
-  // What was just to take a name has the mode of that.
+  // A file that was about to be published already has its final mode.
   const bool is_open = (found.st_mode & 0777) != for_us_alone;
   if (is_open && ::fchmod(opened.get(), for_us_alone) != 0) return -errno;
   if (::fcntl(opened.get(), F_SETFL, flags & ~(O_NONBLOCK | O_ACCMODE)) != 0) return -errno;
   return opened.release();
 }
 
-// Negative errno.
+// Creates and locks a file. Returns a descriptor, or a negative errno.
 int make_new(int directory, const std::string& name, int flags,
              mode_t mode = for_us_alone) noexcept {
   unique_fd made(::openat(directory, name.c_str(),
@@ -145,10 +148,10 @@ int make_new(int directory, const std::string& name, int flags,
   return why == 0 ? made.release() : -why;
 }
 
-// Takes over or makes `name`; where it is made, or to be emptied, `beside` goes first, unless it is empty. Negative
-// errno.
+// Takes over or creates `name`. If it is created, or to be emptied, first removes `beside`, unless
+// that is empty. Returns a descriptor, or a negative errno.
 int open_work(int directory, const std::string& name, int flags, const std::string& beside) {
-  constexpr int most_tries = 3;  // somebody may put other things there meanwhile
+  constexpr int most_tries = 3;  // another process may replace it meanwhile
   for (int tries = 0; tries < most_tries; ++tries) {
     unique_fd fd(take_over(directory, name, flags));
     if (fd.get() == -EAGAIN) continue;
@@ -164,8 +167,8 @@ int open_work(int directory, const std::string& name, int flags, const std::stri
   return -EBUSY;
 }
 
-// One's own file, that one may not write in: it may be written in for the moment in which it is opened. None where it is
-// another's.
+// Opens a file of this user that is not writable: makes it writable for the moment of the open.
+// Returns none for a file of another user.
 unique_fd open_closed(int directory, const char* name) {
   const unique_fd held(::openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat s{};
@@ -179,8 +182,8 @@ unique_fd open_closed(int directory, const char* name) {
   return fd;
 }
 
-// `from`, in the same directory, gets a name that nothing has; where the file system cannot see to that, that is looked at
-// before. 0, or errno.
+// Renames `from`, in the same directory, to a name that must not exist. If the file system cannot
+// ensure that, it is checked before. Returns 0, or errno.
 int name_new(const target::position& to, const std::string& from) noexcept {
   const int there = to.directory;
   if (::renameat2(there, from.c_str(), there, to.name, RENAME_NOREPLACE) == 0) return 0;
@@ -190,9 +193,9 @@ int name_new(const target::position& to, const std::string& from) noexcept {
   return ::renameat(there, from.c_str(), there, to.name) == 0 ? 0 : errno;
 }
 
-// A file without a name gets one. 0, or errno.
+// Links a file without a name. Returns 0, or errno.
 int name_it(int fd, const target::position& to) {
-  // Before Linux 6.10 the first way is for who may read everything.
+  // Before Linux 6.10 the first call requires CAP_DAC_READ_SEARCH.
   if (::linkat(fd, "", to.directory, to.name, AT_EMPTY_PATH) == 0) return 0;
   if (errno != ENOENT) return errno;
   const std::string way = "/proc/self/fd/" + std::to_string(fd);
@@ -216,7 +219,7 @@ bool target::is_being_written(int directory, const std::string& name) noexcept {
 result<unique_fd> target::open_part(const std::string& path, int flags) {
   const auto at = find(path);
   if (!at) return at.why();
-  // A sidecar without its part would vouch for chunks that are not there.
+  // A sidecar without its part would vouch for chunks that do not exist.
   const int fd =
       is_top(*at) ? -EISDIR : open_work(at->directory, part_name(path), flags, state_name(path));
   if (fd == -EBUSY) return in_use(at->directory, part_name(path));
@@ -238,7 +241,7 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
   if (!at) return at.why();
   if (is_top(*at)) return failure::from_os(EISDIR, {"opening ", path});
   constexpr int how = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  constexpr int most_tries = 3;  // somebody may put other things there meanwhile
+  constexpr int most_tries = 3;  // another process may replace it meanwhile
   int why = EBUSY;
   for (int tries = 0; tries < most_tries; ++tries) {
     struct stat s{};
@@ -258,7 +261,7 @@ result<target::opened> target::open_inplace(const std::string& path, std::uint32
     if (!fd) break;
     const int held = lock(fd.get(), at->directory, at->name);
     if (held == EBUSY) return in_use(at->directory, at->name);
-    // As who had it before has left it.
+    // Read after the lock: an earlier holder may have changed the file.
     why = EBUSY;
     if (held != 0 || ::fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
     return opened{.fd = std::move(fd), .before = s};
@@ -271,7 +274,7 @@ result<unique_fd> target::make_inplace(const std::string& path, const position& 
   const auto fails = [&](int why) { return failure::from_os(why, {"making ", path}); };
   result<unique_fd> made = open_unnamed(path, mode & 0777);
   if (!made && made.why().code() == cordma::errc::not_supported) {
-    // Under a name that no other transfer has.
+    // Uses a name that no other transfer has.
     std::uint64_t number = 0;
     if (::getrandom(&number, sizeof number, 0) != sizeof number) return fails(errno);
     const std::string own = part_name(path + '~' + std::to_string(number));
@@ -296,7 +299,7 @@ result<unique_fd> target::make_inplace(const std::string& path, const position& 
 result<unique_fd> target::open_unnamed(const std::string& path, std::uint32_t mode) {
   const auto at = find(path);
   if (!at) return at.why();
-  // By "." there: a descriptor that is for *at() calls alone cannot be written to itself.
+  // Opened through ".": a descriptor for *at() calls only (O_PATH) has no other way.
   const int fd = ::openat(at->directory, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   if (fd >= 0) return unique_fd(fd);
   const bool has_none = errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT;
@@ -311,7 +314,7 @@ result<void> target::publish_unnamed(int fd, const std::string& path) {
   const int why = name_it(fd, *at);
   if (why == 0) return {};
   if (why != EEXIST) return failure::from_os(why, {"replacing ", path});
-  // Else another transfer could take it for a part that was left.
+  // Otherwise another transfer could mistake it for an abandoned part.
   if (is_locked_by_another(fd)) return failure::from_os(EBUSY, {"replacing ", path});
   return put_in_place(path, *at,
                       [&](const char* name) { return name_it(fd, {at->directory, name}); });
@@ -331,7 +334,7 @@ result<void> target::put_in_place(const std::string& path, const position& at,
         if (!done) ::unlinkat(at.directory, made.c_str(), 0);
         return done;
       }
-      continue;  // somebody else took it for one that was left
+      continue;  // another transfer mistook it for an abandoned part
     }
     if (why != EEXIST) return failure::from_os(why, {"replacing ", path});
     auto dropped = drop_part(path);
@@ -349,10 +352,10 @@ result<void> target::publish(int part, const std::string& path) {
   if (::fstatat(at->directory, made.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) {
     return failure::from_os(errno, {"replacing ", path});
   }
-  // Ours was removed, and what is there now is half of another transfer's.
+  // This part was removed, and the present one belongs to another transfer.
   if (!is_it(part, found)) return in_use(at->directory, made);
   if (auto done = replace(path, *at, made.c_str()); !done) return done;
-  // One that stays is without a part, and so is not believed.
+  // A remaining sidecar has no part, and so is not accepted.
   ::unlinkat(at->directory, state_name(path).c_str(), 0);
   return {};
 }
@@ -365,7 +368,7 @@ result<void> target::drop_part(const std::string& path) noexcept {
   const bool is_file = is_regular(at->directory, part);
   const unique_fd held(is_file ? ::openat(at->directory, part.c_str(), only_to_lock) : -1);
   if (held && is_locked_by_another(held.get())) return in_use(at->directory, part);
-  // The sidecar first: it must not outlive its part.
+  // The sidecar is removed first: it must not outlive its part.
   int why = unlink_if_there(at->directory, state_name(path));
   if (why == 0) why = unlink_if_there(at->directory, part);
   if (why != 0) return failure::from_os(why, {"removing the part of ", path});
@@ -375,7 +378,8 @@ result<void> target::drop_part(const std::string& path) noexcept {
 void target::drop_left(const std::string& path, whose which) noexcept {
   const auto at = find(path);
   if (!at || is_top(*at)) return;
-  // Null where there is none; else it is held, or not for us to remove.
+  // Returns null if the file does not exist; an empty descriptor if it is in use or must not be
+  // removed.
   const auto hold = [&](const std::string& name) -> std::optional<unique_fd> {
     struct stat found{};
     if (::fstatat(at->directory, name.c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
@@ -391,7 +395,7 @@ void target::drop_left(const std::string& path, whose which) noexcept {
   if (sidecar && !*sidecar) return;
   const bool is_left = sidecar && resume_state::is_one(sidecar->get());
   if (which == whose::ours && !is_left) return;
-  // The sidecar first: it must not outlive its part.
+  // The sidecar is removed first: it must not outlive its part.
   if (sidecar) ::unlinkat(at->directory, state_name(path).c_str(), 0);
   if (part) ::unlinkat(at->directory, part_name(path).c_str(), 0);
 }
@@ -420,7 +424,7 @@ result<void> target::make_special(const std::string& path, const entry& from) {
 result<void> target::make_hard_link(const std::string& path, const std::string& to) {
   const auto from = find(to);
   if (!from) return from.why();
-  // The other position stays valid: a few directories are held.
+  // `from` stays valid, because a few directories are kept open.
   const auto at = find(path);
   if (!at) return at.why();
   const auto fails = [&](int why) { return failure::from_os(why, {"linking ", path, " to ", to}); };
@@ -439,7 +443,7 @@ result<void> target::make_hard_link(const std::string& path, const std::string& 
   };
   if (are_one(at->name)) return {};
   auto done = put_in_place(path, *at, link);
-  // rename() takes two names of one file for done.
+  // rename() does nothing if both names are the same file.
   const std::string made = part_name(path);
   if (are_one(made.c_str())) ::unlinkat(at->directory, made.c_str(), 0);
   return done;

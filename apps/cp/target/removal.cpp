@@ -20,8 +20,8 @@ namespace {
 
 constexpr int reading = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-// Goes down with the names still to be removed of each directory. Of the directories themselves only the lowest few are
-// open; one above is found again by "..", and it has to be the one that was left.
+// Walks down a tree and keeps the remaining names of each directory. Only the lowest few
+// directories are open. A higher one is reopened by "..", and must be the same directory.
 class remover {
  public:
   remover(int base, std::string path, target::removal how, const filter* spared,
@@ -58,9 +58,9 @@ class remover {
     unique_fd directory;
     dev_t device = 0;
     ino_t inode = 0;
-    std::vector<std::string> names;  // not yet removed, the next one last
-    bool whole = true;               // nothing in it stayed
-    std::optional<mode_t> mode{};    // that it had, where it was closed to its owner
+    std::vector<std::string> names;  // remaining names, the next one last
+    bool whole = true;               // everything in it was removed
+    std::optional<mode_t> mode{};    // its mode before it was made writable
   };
 
   [[nodiscard]] int here() const noexcept {
@@ -70,7 +70,7 @@ class remover {
     if (limit_ != nullptr) --limit_->left;
     gone_.push_back(path_);
   }
-  // As many have gone as may: it stays.
+  // True if the limit is reached; the entry stays.
   bool is_too_much() {
     if (limit_ == nullptr || limit_->left != 0) return false;
     ++limit_->stayed;
@@ -86,7 +86,8 @@ class remover {
   }
   void stays(int os_errno) { stays(std::generic_category().message(os_errno)); }
 
-  // path_ is that of `name`. True: it is a directory, whose contents are next.
+  // REQUIRES: path_ is that of `name`. Returns true for a directory, after which its contents
+  // follow.
   bool remove_one(const std::string& name) {
     const bool is_dry = how_ == target::removal::dry;
     struct stat s{};
@@ -121,7 +122,7 @@ class remover {
     next.directory.reset(::openat(here(), name.c_str(), reading));
     const int why = next.directory ? list_names(next.directory.get(), next.names) : errno;
     if (why != 0) {
-      // What cannot be read may be empty.
+      // An unreadable directory may be empty.
       if (how_ == target::removal::dry) return missed(why);
       if (::unlinkat(here(), name.c_str(), AT_REMOVEDIR) != 0) return missed(why);
       went();
@@ -149,7 +150,8 @@ class remover {
     return true;
   }
 
-  // The lowest directory is done with. False: there is no way back up, and it ends here.
+  // Finishes the lowest directory. Returns false if the directory above it cannot be found; the
+  // removal ends.
   bool leave() {
     const level done = std::move(levels_.back());
     levels_.pop_back();
@@ -180,7 +182,7 @@ class remover {
   }
 
   int base_;
-  std::string path_;  // of what is being looked at
+  std::string path_;  // of the current entry
   target::removal how_;
   const filter* spared_;
   std::vector<std::string>& gone_;
@@ -196,7 +198,7 @@ struct closing {
 }  // namespace
 
 int list_names(int directory, std::vector<std::string>& into) {
-  // A descriptor of its own: another place to read at, and closed with the DIR.
+  // A separate descriptor: it has its own offset, and is closed with the DIR.
   unique_fd own(::openat(directory, ".", reading));
   if (!own) return errno;
   const std::unique_ptr<DIR, closing> d(::fdopendir(own.get()));

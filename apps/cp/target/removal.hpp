@@ -1,4 +1,4 @@
-// Trees that go.
+// Removal of trees.
 #pragma once
 
 #include "target.hpp"
@@ -8,18 +8,19 @@
 
 namespace copy {
 
-// Names in a directory, in their byte order, without "." and "..". 0, or errno.
+// Lists the names in a directory in byte order, without "." and "..". Returns 0, or errno.
 [[nodiscard]] int list_names(int directory, std::vector<std::string>& into);
 
-// Removes `name` of `directory`, with all that is in it, without following a symlink and without leaving the file
-// system; however deep it is, with few descriptors. `path` is what it is called in reports. What went (or, dry, would
-// go) is appended to `gone`, what is in a directory before it; what cannot be removed to `problems`. What `spared`
-// excludes, by the paths that are reported, stays with the directories that lead there, which is no problem; null: nothing.
+// Removes `name` of `directory` with all its contents. Follows no symlink and does not leave the
+// file system. Needs few descriptors at any depth. `path` is its name in reports. Appends removed
+// paths (in a dry run, those that would be removed) to `gone`, contents before their directory, and
+// failures to `problems`. Entries that `spared` excludes, by the reported paths, stay with the
+// directories above them; this is no problem. Null: none are spared.
 void remove_tree(int directory, const std::string& name, const std::string& path,
                  target::removal how, const filter* spared, std::vector<std::string>& gone,
                  std::vector<problem>& problems, target::removal_limit* limit = nullptr);
 
-// Whether `name` of `directory` is a file, and no symlink to one.
+// True if `name` of `directory` is a regular file, and not a symlink to one.
 [[nodiscard]] bool is_regular(int directory, const std::string& name) noexcept;
 
 }  // namespace copy

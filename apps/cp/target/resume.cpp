@@ -51,9 +51,10 @@ constexpr std::size_t hash = 24;
 constexpr std::size_t head_bytes = head_at::hash + 8;
 constexpr std::size_t record_bytes = record_at::hash + 8;
 static_assert(magic.size() == head_at::version && head_at::source + 4 == head_at::life);
-constexpr std::uint64_t not_here = std::uint64_t{1} << 63;  // of a record's index
+constexpr std::uint64_t not_here = std::uint64_t{1} << 63;  // flag in the index of a record
 static_assert(resume_state::most_chunks < not_here);
-constexpr std::int64_t late = 20'000'000;  // ns: what was being written as the last chunk was added
+constexpr std::int64_t late =
+    20'000'000;  // ns; for writes in progress when the last chunk was added
 
 void put(std::byte* to, std::uint64_t value, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
@@ -64,7 +65,8 @@ std::uint64_t get(const std::byte* from) noexcept {
   return value;
 }
 
-// Of a file system of which another process reads what was written, while no other machine changes it or its times.
+// True for file systems that show written data to other processes at once, and that no other
+// machine changes.
 bool is_of_this_machine(long type) noexcept {
   constexpr long f2fs = 0xF2F52010, bcachefs = 0xCA451A4E, zfs = 0x2FC12FC1;
   for (const long known : {long{EXT4_SUPER_MAGIC}, long{XFS_SUPER_MAGIC}, long{BTRFS_SUPER_MAGIC},
@@ -74,8 +76,8 @@ bool is_of_this_machine(long type) noexcept {
   return false;
 }
 
-// Which file this is, and until when what was written to it is there, synced or not: as long as this machine runs, and the
-// file system is mounted as it is. 0: who knows.
+// Identifies the part, and the period in which written data persists without a sync: while this
+// machine runs and the file system stays mounted. Returns 0 if unknown.
 std::uint64_t part_life(int part) noexcept {
   struct {
     std::uint64_t boot = this_boot();
@@ -85,15 +87,15 @@ std::uint64_t part_life(int part) noexcept {
     std::int64_t made_s = 0;
     std::uint64_t made_ns = 0;
   } is;
-  static_assert(sizeof is == 48);  // no byte between, which would be anything
+  static_assert(sizeof is == 48);  // no padding, which would be undefined
   if (is.boot == 0) return 0;
   struct statfs s{};
   if (::fstatfs(part, &s) != 0 || !is_of_this_machine(static_cast<long>(s.f_type))) return 0;
-  constexpr unsigned unique_mount = 0x4000;  // STATX_MNT_ID_UNIQUE, of Linux 6.8
+  constexpr unsigned unique_mount = 0x4000;  // STATX_MNT_ID_UNIQUE, since Linux 6.8
   struct statx about{};
   if (::statx(part, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME | unique_mount, &about) != 0)
     return 0;
-  if (s.f_type != TMPFS_MAGIC) {  // that does not outlive its mount
+  if (s.f_type != TMPFS_MAGIC) {  // tmpfs does not outlive its mount
     if ((about.stx_mask & unique_mount) == 0) return 0;
     is.mount = about.stx_mnt_id;
   }
@@ -128,14 +130,14 @@ head_block head_of(const source_identity& of, std::uint64_t life, std::int64_t c
   return head;
 }
 
-// Whether it is one of that source, written whenever.
+// True for a head of this source; the time at which it was written does not matter.
 bool is_head_of(const head_block& head, const source_identity& of) noexcept {
   const head_block expected = head_of(of, 0, 0);
   return std::memcmp(head.data(), expected.data(), head_at::life) == 0 &&
          get(head.data() + head_at::hash) == XXH3_64bits(head.data(), head_at::hash);
 }
 
-// Bytes read, fewer at the end of the file; or negative errno.
+// Returns the number of bytes read, less at the end of the file; or a negative errno.
 ssize_t read_sidecar_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
   std::size_t got = 0;
   while (got < into.size()) {
@@ -186,13 +188,14 @@ result<resume_state> resume_state::open(unique_fd fd, int part, const source_ide
   made.noted_change_ = static_cast<std::int64_t>(get(head.data() + head_at::change));
   if (const int why = made.read_records(); why != 0) return fails(why);
   made.vouches_ = made.is_as_noted(get(head.data() + head_at::life));
-  // Until confirm(), lest what becomes of the part meanwhile, or of some records, should look as if it had been noted.
+  // Until confirm() the head does not vouch for the part, so that later changes of the part or of
+  // the records are not mistaken for noted ones.
   const int why = made.write_head(made.count_ != 0 ? 0 : made.life_);
   if (why != 0 && ::ftruncate(made.fd_.get(), 0) != 0) return fails(why);
   return made;
 }
 
-// 0, or errno.
+// Returns 0, or errno.
 int resume_state::begin(std::uint64_t size) noexcept {
   if (size != 0 && ::ftruncate(fd_.get(), 0) != 0) return errno;
   end_ = head_bytes;
@@ -205,14 +208,14 @@ bool resume_state::is_one(int fd) noexcept {
          std::memcmp(begin.data(), magic.data(), magic.size()) == 0;
 }
 
-// 0, or errno. In its place: there is room for it.
+// Returns 0, or errno. Overwrites the head in its place, so it needs no further space.
 int resume_state::write_head(std::uint64_t life) noexcept {
   struct stat now{};
   if (::fstat(part_, &now) != 0) return errno;
   return write_at(fd_.get(), head_of(of_, life, changed_at(now)), 0);
 }
 
-// 0, or errno. Ends behind the last record that is whole.
+// Returns 0, or errno. Stops after the last complete record.
 int resume_state::read_records() {
   constexpr std::size_t at_once = 2048;  // records
   std::vector<std::byte> block(at_once * record_bytes);
@@ -273,12 +276,12 @@ result<void> resume_state::confirm(const std::vector<bool>& here) {
   }
   if (why == 0) why = write_head(life_);
   if (why == 0) return {};
-  // Else those that have gone would be believed.
+  // Otherwise the missing chunks would count as present.
   [[maybe_unused]] const int cut = ::ftruncate(fd_.get(), 0);
   return failure::from_os(why, "writing a sidecar");
 }
 
-// 0, or errno.
+// Returns 0, or errno.
 int resume_state::append(std::uint64_t index, std::uint64_t digest) noexcept {
   struct stat now{};
   if (::fstat(part_, &now) != 0) return errno;

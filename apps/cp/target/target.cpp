@@ -24,7 +24,7 @@ using cordma::unique_fd;
 
 namespace {
 
-// Without changing it for a moment, which other threads would see.
+// Reads the umask without changing it, because other threads would see the change.
 std::uint32_t current_umask() noexcept {
   std::array<char, 1024> text{};
   const unique_fd status(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
@@ -46,7 +46,7 @@ int open_root(const std::string& root) noexcept {
   return fd >= 0 ? fd : -errno;
 }
 
-// 0, or errno.
+// Returns 0, or errno.
 int make_with_parents(const std::string& root) {
   for (std::size_t end = 0; end < root.size();) {
     end = std::min(root.find('/', end + 1), root.size());
@@ -127,7 +127,7 @@ result<unique_fd> target::open_file(const std::string& path) {
 result<void> target::make_directory(const std::string& path, std::uint32_t mode) {
   const auto at = find(path);
   if (!at) return at.why();
-  constexpr int most_tries = 3;  // somebody may put other things there meanwhile
+  constexpr int most_tries = 3;  // another process may create something there
   for (int tries = 0; tries < most_tries; ++tries) {
     if (::mkdirat(at->directory, at->name, (mode & 0777) | S_IRWXU) == 0) return {};
     if (errno != EEXIST) break;
@@ -178,7 +178,7 @@ std::vector<std::string> target::remove_others(const std::string& directory,
   const int fd = state_->open(directory);
   const int why = fd < 0 ? -fd : list_names(fd, found);
   if (why != 0) {
-    // A dry run does not make it, nor removes what is in its place.
+    // A dry run neither creates the directory, nor removes an entry in its place.
     const bool none = why == ENOENT || (how == removal::dry && (why == ENOTDIR || why == ELOOP));
     if (!none) {
       problems.push_back({problem::kind::failed, directory, std::generic_category().message(why)});
@@ -186,7 +186,7 @@ std::vector<std::string> target::remove_others(const std::string& directory,
     return gone;
   }
   const std::unordered_set<std::string_view> stay(names.begin(), names.end());
-  // Beside what stays, and whose it is; made for the first that is found.
+  // Work names of `names`, with the name they belong to; filled when the first is found.
   std::unordered_map<std::string, std::string> work;
   const auto path_of = [&directory](const std::string& name) {
     return directory == "." ? name : directory + '/' + name;

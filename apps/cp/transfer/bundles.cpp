@@ -1,4 +1,4 @@
-// Small files: many to a slot, and hundreds at a time with io_uring.
+// Small files: many in one slot, and up to hundreds in flight with io_uring.
 #include "../../support/op_ring.hpp"
 #include "outgoing.hpp"
 
@@ -31,13 +31,13 @@ task<void> sender::start_bundle(bundle b) {
   scope_->spawn(send_bundle(std::move(b), to, buffer));
 }
 
-// Those that cannot be opened have an error then.
+// Opens all files of the bundle. A file that cannot be opened gets an error.
 task<void> sender::open_all(bundle* b) {
   static constexpr open_how usual{.flags = scanner::open_flags, .mode = 0, .resolve = 0};
   static constexpr open_how following{
       .flags = scanner::open_flags & ~O_NOFOLLOW, .mode = 0, .resolve = 0};
   const open_how& how = sources_.follows() ? following : usual;
-  // Directories are held until what is opened in them is.
+  // Directories stay open until the files in them are open.
   std::vector<cordma::unique_fd> directories;
   std::string_view parent;
   std::uint32_t origin = 0;
@@ -76,8 +76,8 @@ task<void> sender::open_all(bundle* b) {
   }
 }
 
-// What is wrong with it: 0, or ESTALE where it is not what was found. That is looked at once, behind the reading: what is
-// then as it was when it was found was so all the while.
+// Returns 0, an errno, or ESTALE if the file is not as it was when it was listed. One check after
+// the read is enough: a file that is unchanged then was unchanged during the read.
 int sender::error_of(const small_file& s, const cordma::result<int>& got) const noexcept {
   struct stat now{};
   if (::fstat(s.source->fd.get(), &now) != 0) return errno;
@@ -87,7 +87,7 @@ int sender::error_of(const small_file& s, const cordma::result<int>& got) const 
   return all && is_as_found(entries_[s.file], now) ? 0 : ESTALE;
 }
 
-// Each where the files before it leave off, and closed then.
+// Reads each file directly behind the one before it, and closes it.
 task<void> sender::read_all(bundle* b, std::span<std::byte> into) {
   support::op_ring<file_operation> reading(static_cast<std::uint32_t>(b->size()));
   std::size_t at = 0;
@@ -111,7 +111,7 @@ task<void> sender::send_bundle(bundle b, place to, cordma::Slice buffer) {
   co_await open_all(&b);
   const std::span<std::byte> room = buffer.bytes();
   co_await read_all(&b, room);
-  // Those that could not be read leave no gap.
+  // Files that could not be read leave no gap.
   bundle_frame frame;
   frame.slot = to.slot;
   std::size_t from = 0;

@@ -15,7 +15,7 @@ using cordma::task;
 
 namespace {
 
-// With the trailing '/' that the user wrote.
+// Returns the path with the trailing '/' of the user.
 std::string as_given(const place& p) { return p.path + (p.ends_with_slash ? "/" : ""); }
 
 std::vector<source> sources_of(const request& r) {
@@ -26,7 +26,7 @@ std::vector<source> sources_of(const request& r) {
   }
   if (!r.options.listed) return sources;
   if (r.listed.empty()) {
-    sources.front().listed = std::string(1, '.');  // GCC 12 warns of the plain text
+    sources.front().listed = std::string(1, '.');  // GCC 12 warns about the literal "."
     return sources;
   }
   std::vector<source> listed(r.listed.size(), sources.front());
@@ -37,7 +37,8 @@ std::vector<source> sources_of(const request& r) {
   return listed;
 }
 
-// The names that the entries of a pull begin with. None if the contents of a directory are copied: any name is right.
+// Returns the names that the entries of a pull begin with. Empty if the contents of a directory are
+// copied: every name is valid then.
 std::vector<std::string> names_of(const std::vector<place>& sources) {
   std::vector<std::string> names;
   for (const place& p : sources) {
@@ -95,7 +96,7 @@ task<outcome> client::run() {
   }
 }
 
-// The pause before the next attempt. Throws if there is none.
+// Returns the pause before the next attempt. Throws if there is none.
 cordma::duration client::pause_after(const cordma::error& e) {
   if (e.condition() == cordma::errc::canceled || stage_ == stage::first_connect) throw e;
   const bool is_final = !may_reconnect() || why_final(e) != nullptr;
@@ -110,7 +111,8 @@ cordma::duration client::pause_after(const cordma::error& e) {
   return v.pause;
 }
 
-// The reason why a transfer with these options cannot be resumed after a transient error; null if it can.
+// Returns the reason why a transfer with these options cannot be resumed after a transient error;
+// null if it can.
 const char* client::why_final(const cordma::error& e) const noexcept {
   if (!own_address_.empty() || request_.reconnect <= cordma::duration::zero()) return nullptr;
   if (!is_transient(e.why(), stage::transfer)) return nullptr;
@@ -124,7 +126,7 @@ const char* client::why_final(const cordma::error& e) const noexcept {
   return nullptr;
 }
 
-// Throws the final error: `last` itself, or the first cause with the attempts since.
+// Throws the final error: `last`, or the first cause and the number of attempts since then.
 void client::give_up(const cordma::error& last) const {
   if (const char* const why = why_final(last); why != nullptr) {
     throw lost_connection(last.why(), std::string(last.what()) + "; " + why);

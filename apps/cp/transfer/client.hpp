@@ -1,4 +1,4 @@
-// The client side of a transfer: one connection after another, as long as there is progress.
+// The client side of a transfer. It reconnects after a lost connection while there is progress.
 #pragma once
 
 #include "ledger.hpp"
@@ -24,8 +24,8 @@ struct observer {
   std::function<void(const std::string& why)> lost;
 };
 
-// The error of a transfer that gave up after a lost connection. Its condition, and so its exit code, is that of the first
-// cause; the text also names the attempts.
+// The error of a transfer that gave up after a lost connection. Its condition, and so its exit
+// code, is that of the first cause. The text also contains the attempts.
 class lost_connection : public cordma::error {
  public:
   lost_connection(const cordma::failure& why, std::string text)
@@ -36,7 +36,7 @@ class lost_connection : public cordma::error {
   std::string text_;
 };
 
-// Bound to the thread of its Worker.
+// Runs one transfer. Bound to the thread of its Worker.
 class client {
  public:
   // REQUIRES: all arguments outlive the client. `tls` is null without TLS.
@@ -76,7 +76,7 @@ class client {
   reconnect_policy policy_;
   ledger ledger_;
   stage stage_ = stage::first_connect;
-  std::optional<cordma::error> first_;  // of the present interruption
+  std::optional<cordma::error> first_;  // first error of the present interruption
 };
 
 }  // namespace copy

@@ -1,5 +1,5 @@
-// --checksum: whether a file of the same length is the same file. The receiver says what its own comes to, and the
-// sender whether its file does.
+// --checksum: compares files of the same length. The receiver sends the digest of its file, and the
+// sender reports whether its file has this digest.
 #include "incoming.hpp"
 #include "sender.hpp"
 
@@ -32,7 +32,7 @@ task<void> receiver::compare(std::uint32_t number) {
   } else if (const auto found = compared_.find(number); found != compared_.end()) {
     const struct stat now = found->second.now;
     compared_.erase(found);
-    want_file(number, e, item::change::updated, &now);  // what cannot be read is not the same
+    want_file(number, e, item::change::updated, &now);  // an unreadable file counts as different
     finish_if_due();
   }
   lanes_.front()->kick();
@@ -53,14 +53,15 @@ void receiver::take_compared(const compared_frame& c) {
   finish_if_due();
 }
 
-// So many at a time, as each is open meanwhile.
+// Each file is open during its comparison, so their number is limited.
 task<void> sender::start_compare(std::uint32_t file, file_digest theirs) {
   co_await comparing_.acquire();
   cordma::unique_fd fd(sources_.open(entries_[file], 0));
   scope_->spawn(compare(file, std::move(fd), theirs));
 }
 
-// What cannot be read is not the same, either: it is said where it is wanted then.
+// A file that cannot be read counts as different. The error is reported when the receiver wants the
+// file.
 task<void> sender::compare(std::uint32_t file, cordma::unique_fd fd, file_digest theirs) {
   file_digest mine;
   int error = EBADF;

@@ -1,4 +1,4 @@
-// --delete: what is at the target, and not in the source.
+// --delete: entries at the target that are not in the source.
 #include "incoming.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ item gone_item(std::string path) {
 
 }  // namespace
 
-// Whether what is in a directory may go where something else is to be. --max-delete counts what has no counterpart; where
-// there is such a limit nothing goes beside it.
+// True if the contents of a directory may be removed to make way for another entry. --max-delete
+// counts entries without a counterpart in the source; with such a limit nothing else is removed.
 bool receiver::may_make_way() const noexcept {
   return options_.delete_others && options_.most_deleted == transfer_options().most_deleted;
 }
@@ -39,7 +39,8 @@ void receiver::make_way(const std::string& path) {
   tell_gone(target_.make_way(path, removal_here(), stuck, &filter_));
 }
 
-// Why a directory that is in the way stays; empty: it may go, with what is then in `gone`. Nothing goes yet.
+// Returns the reason why a directory in the way stays. Empty: it may be removed, and `gone` lists
+// its contents. Removes nothing.
 std::string receiver::what_keeps(const std::string& path, std::vector<std::string>& gone) {
   const bool may = may_make_way();
   std::vector<problem> stuck;
@@ -52,7 +53,8 @@ std::string receiver::what_keeps(const std::string& path, std::vector<std::strin
                                   : "Is a directory, and not empty: --delete would replace it";
 }
 
-// A directory is there. False: it stays, which was said. A dry run tells what would go.
+// REQUIRES: a directory is at `path`. Returns false if it stays, and reports the reason. A dry run
+// reports the entries that would be removed.
 bool receiver::can_make_way(const std::string& path) {
   const bool may = may_make_way();
   if (may && !options_.dry_run) return true;
@@ -98,10 +100,10 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
     stays(e.path);
   }
   target::removal_limit limit{.left = options_.most_deleted};
-  // What is there, and is not sent, is no other's either.
+  // Entries of the source that are not sent have a counterpart all the same.
   for (const std::string& left : left_out_) stays(left);
   const std::unordered_set<std::string_view> left_out(left_out_.begin(), left_out_.end());
-  // A part of what has failed, or was passed over and is not there, may be gone on with.
+  // The part of a file that failed, or that was passed over and does not exist, can be resumed.
   const auto is_whole = [&](const std::string& path) {
     const auto e = std::ranges::find(entries_, path, &entry::path);
     if (e == entries_.end() || failed_files_.contains(path)) return false;
@@ -111,14 +113,14 @@ void receiver::delete_others(last_words& said, const std::atomic<bool>& canceled
                                       static_cast<std::uint64_t>(now.value()->st_size) == e->size);
   };
   for (const std::string_view directory : directories) {
-    if (left_out.contains(directory)) continue;  // what is in it is on another file system
+    if (left_out.contains(directory)) continue;  // its contents are on another file system
     if (canceled) return;
-    if (options_.dry_run || options_.existing) {  // it may not be there, nor be made
+    if (options_.dry_run || options_.existing) {  // it may not exist, and is not created
       const cordma::result<std::optional<struct stat>> there = target_.look(std::string(directory));
       const bool is_there = there && there.value() && S_ISDIR(there.value()->st_mode);
       if (!is_there && (there || options_.dry_run)) continue;
     }
-    // What the filter keeps out of a transfer is none of its business at the target either.
+    // Entries that the filter excludes from the transfer are not deleted at the target either.
     for (std::string& gone :
          target_.remove_others(std::string(directory), names[directory], removal_here(),
                                said.problems, &filter_, &limit, is_whole)) {

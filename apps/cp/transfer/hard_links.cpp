@@ -1,4 +1,4 @@
-// Files with several names.
+// -H: files with several names.
 #include "../tree/describe.hpp"
 #include "incoming.hpp"
 
@@ -10,15 +10,15 @@
 
 namespace copy {
 
-// Those that may have further names.
+// Records an entry that may have further names.
 void receiver::note_first_name(std::uint32_t number, const entry& e) {
   if (!options_.hard_links || e.kind == entry_kind::directory) return;
   if (e.kind == entry_kind::hard_link || e.kind == entry_kind::stream) return;
   first_names_.insert_or_assign(e.path, first_name{number, number});
 }
 
-// What stands under a name that was passed over is another file, and where something is in the way nothing will come: the
-// next name takes what was to.
+// If the first name was passed over, the file at that name may be a different file. If something is
+// in its way, its contents will not arrive. In both cases the next name takes over the contents.
 void receiver::consider_hard_link(std::uint32_t number) {
   entry& e = entries_[number];
   const auto found = first_names_.find(e.target);
@@ -50,12 +50,12 @@ void receiver::make_hard_links(last_words& said) {
     const cordma::result<std::optional<struct stat>> first = target_.look(e.target);
     const bool both = there && first && there.value() && first.value();
     if (both && same_file(*there.value(), *first.value())) continue;
-    // By the time of the contents: a further name has none of its own.
+    // Uses the time of the entry that has the contents: a further name has no time.
     const struct stat* const now = there && there.value() ? &*there.value() : nullptr;
     if (there && is_passed_over(entries_[one.stands], now) && !is_cut_off(e, now, said.problems)) {
       continue;
     }
-    // What is there under its first name may be another file.
+    // The file at its first name may be a different one.
     if (failed_files_.contains(e.target)) {
       said.problems.push_back({problem::kind::failed, e.path,
                                "it is to be another name of " + e.target + ", which failed"});

@@ -1,4 +1,4 @@
-// Where the receiver's files have holes: where their source has, and with --sparse where it has zeros.
+// Holes in the files of the receiver: those of the source, and with --sparse those for zeros.
 #include "../files/zeros.hpp"
 #include "incoming.hpp"
 
@@ -12,7 +12,7 @@ namespace copy {
 
 using cordma::task;
 
-// 0, or errno.
+// Returns 0, or errno.
 task<int> receiver::write_bytes(std::shared_ptr<incoming> f, std::span<const std::byte> bytes,
                                 std::uint64_t offset) {
   int error = 0;
@@ -42,7 +42,7 @@ task<int> receiver::write_data(std::shared_ptr<incoming> f, std::span<const std:
   co_return error;
 }
 
-// Nothing need be done where nothing was before. Zeros, where the file system has no holes.
+// Does nothing beyond the previous end of the file. Writes zeros if the file system has no holes.
 task<int> receiver::write_hole(std::shared_ptr<incoming> f, std::uint64_t offset,
                                std::uint64_t bytes) {
   static constexpr std::array<std::byte, smallest_chunk> zeros{};

@@ -1,4 +1,4 @@
-// The finished files and the totals of a transfer over all of its connections.
+// The finished files and the totals of a transfer over all its connections.
 #pragma once
 
 #include "../files/digest.hpp"
@@ -10,25 +10,26 @@
 
 namespace copy {
 
-// Used by a client that may reconnect. Bound to one thread.
+// Records progress for a client that may reconnect. Bound to one thread.
 class ledger {
  public:
-  // The file has its name at the target. Path, size, time and version identify its source.
+  // Records a file that has its name at the target. Path, size, time and version identify its
+  // source.
   void add_finished(const entry& e);
   [[nodiscard]] bool has_finished(const entry& e) const;
 
-  // Sets the totals of the present connection, and its durable part in bytes plus entries. The manifest and
-  // `tally::same` do not count: each connection determines them anew.
+  // Sets the totals of the present connection, and its durable part in bytes plus entries. The
+  // manifest and `tally::same` do not count, because each connection determines them anew.
   void note(const tally& so_far, std::uint64_t durable) noexcept;
   // Sets whether the receiver may have begun to delete.
   void note_deleting(bool may_be) noexcept { may_be_deleting_ = may_be; }
   [[nodiscard]] bool may_be_deleting() const noexcept { return may_be_deleting_; }
-  // The present connection is over: its totals are added to those before it.
+  // Adds the totals of the present connection, which has ended, to those of earlier connections.
   void end_connection() noexcept;
 
-  // Never falls.
+  // Durable bytes plus entries of all connections. Never decreases.
   [[nodiscard]] std::uint64_t durable() const noexcept { return durable_before_ + durable_; }
-  // The totals of the transfer; `last` are those of its last connection.
+  // Returns the totals of the transfer; `last` are those of its last connection.
   [[nodiscard]] tally total(tally last) const noexcept;
 
  private:
@@ -38,7 +39,7 @@ class ledger {
   [[nodiscard]] static file_digest name_of(const entry& e);
 
   std::unordered_set<file_digest, hash> finished_;
-  tally before_;  // of the connections that are over
+  tally before_;  // of earlier connections
   tally now_;
   std::uint64_t durable_before_ = 0;
   std::uint64_t durable_ = 0;

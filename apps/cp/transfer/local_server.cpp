@@ -48,7 +48,7 @@ local_server::local_server(cordma::Context& context, const cordma::reactor_optio
       if (e.condition() != cordma::errc::canceled) {
         try {
           told.set_exception(std::current_exception());
-        } catch (const std::future_error&) {}  // its client has been told by its connection
+        } catch (const std::future_error&) {}  // its client sees the end of the connection
       }
     }
   });

@@ -1,4 +1,4 @@
-// The other side of a copy from here to here: a thread of this process.
+// The server of a local copy: a thread of this process.
 #pragma once
 
 #include "session.hpp"
@@ -10,19 +10,20 @@
 
 namespace copy {
 
-// Serves one client, which knows the token; nobody else does.
+// Serves one client, which presents the token. The token is random and known only to this process.
 class local_server {
  public:
-  // Throws cordma::error where it cannot listen.
+  // Throws cordma::error if it cannot listen.
   local_server(cordma::Context& context, const cordma::reactor_options& waiting);
   local_server(const local_server&) = delete;
   local_server& operator=(const local_server&) = delete;
-  // Ends it, where its client did not.
+  // Stops the server if its client did not end it.
   ~local_server();
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const std::string& token() const noexcept { return token_; }
-  // Ends it. What it ended for, where that was no fault of its client's; else empty.
+  // Stops the server. Returns the reason why it ended, if that was not the client's fault; else
+  // empty.
   [[nodiscard]] const std::string& end();
 
  private:

@@ -1,4 +1,4 @@
-// What a file is written into: its part, with what a transfer before this one has left of it, or itself.
+// Opens the file to write: its part, with the remains of an earlier transfer, or the file itself.
 #include "../files/unfinished.hpp"
 #include "../tree/describe.hpp"
 #include "incoming.hpp"
@@ -19,15 +19,15 @@
 namespace copy {
 namespace {
 
-// How it is known whether there is room for all of a file. What is compressed takes less than it is long, nobody knows
-// how much less, and what is allocated for it beforehand is not compressed.
+// How to find out whether there is space for a complete file. A compressed file takes less than its
+// length, by an unknown amount, and space allocated for it in advance is not compressed.
 enum class room_by : unsigned char { allocation, counting, nothing };
 
 room_by room_is_known_by(const struct statfs& s) noexcept {
   constexpr decltype(s.f_type) zfs = 0x2fc12fc1;
   constexpr decltype(s.f_type) bcachefs = 0xca451a4e;
   switch (s.f_type) {
-    case TMPFS_MAGIC:  // it is memory that would be allocated; one without a limit counts nothing
+    case TMPFS_MAGIC:  // allocates memory; without a limit it counts nothing
       return s.f_blocks != 0 ? room_by::counting : room_by::nothing;
     case BTRFS_SUPER_MAGIC:
     case F2FS_SUPER_MAGIC:
@@ -37,20 +37,22 @@ room_by room_is_known_by(const struct statfs& s) noexcept {
   }
 }
 
-// All that is free, for whomever it is reserved: rather too late than where there is room.
+// True if the free space, including reserved blocks, is enough. Errs towards a later failure, not
+// towards refusing a file that fits.
 bool has_room(const struct statfs& s, const struct stat& now, std::uint64_t bytes) noexcept {
-  constexpr std::uint64_t block = 512;  // of st_blocks, in bytes
+  constexpr std::uint64_t block = 512;  // unit of st_blocks, in bytes
   const auto free = static_cast<std::uint64_t>(s.f_bfree) * static_cast<std::uint64_t>(s.f_bsize);
   return free + static_cast<std::uint64_t>(now.st_blocks) * block >= bytes;
 }
 
-// 0, or errno.
+// Returns 0, or errno.
 int find_room(int fd, std::uint64_t bytes, int allocation_mode) noexcept {
   struct statfs s{};
   struct stat now{};
   if (::fstatfs(fd, &s) != 0 || ::fstat(fd, &now) != 0) return 0;
   room_by by = room_is_known_by(s);
-  // In place it is taken as well: several files at once would each count on the same.
+  // With --inplace the space is also allocated: several files at once would each count the same
+  // space.
   if (by == room_by::counting && allocation_mode != 0) by = room_by::allocation;
   switch (by) {
     case room_by::counting: return has_room(s, now, bytes) ? 0 : ENOSPC;
@@ -62,7 +64,7 @@ int find_room(int fd, std::uint64_t bytes, int allocation_mode) noexcept {
   return 0;
 }
 
-// Whether all of it is there.
+// Fills `into`; returns false at the end of the file or on an error.
 bool read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
   while (!into.empty()) {
     const ssize_t n = ::pread(fd, into.data(), into.size(), static_cast<off_t>(offset));
@@ -74,7 +76,7 @@ bool read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
   return true;
 }
 
-// A hole has no digest.
+// Compares bytes with a digest. Digest 0 stands for a hole.
 bool is_of(std::span<const std::byte> bytes, std::uint64_t digest) noexcept {
   if (digest != 0) return digest_of(bytes) == digest;
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
@@ -91,8 +93,9 @@ bool receiver::has_part(const incoming& f) {
   return there && there.value();
 }
 
-// What a transfer before this one left: of it stays what is still as it was noted. Whoever was writing it may just be
-// ending: a sender that went without a word, which the wire lost, is missed after two peer_timeouts, 10 s.
+// Resumes a file: keeps the chunks of an earlier transfer that still match its notes. The process
+// that wrote them may still be ending: the loss of a sender without a close is detected after two
+// peer_timeouts, 10 s.
 cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
   constexpr int most = 300;
   constexpr auto a_while = std::chrono::milliseconds(50);
@@ -117,8 +120,9 @@ cordma::task<void> receiver::go_on(std::shared_ptr<incoming> f) {
   finish_if_due();
 }
 
-// Reading is cheaper than to have it sent, where what is there may not be what was written. False: the transfer was ended
-// meanwhile, and of what is noted not all is known to be there.
+// Reads the part if it may differ from the noted state; this is cheaper than a new transmission of
+// its chunks. Returns false if the transfer ended meanwhile; then the existence of the noted chunks
+// is not confirmed.
 cordma::task<bool> receiver::compare_part(std::shared_ptr<incoming> f, std::vector<bool>* here) {
   co_await comparing_.acquire();
   std::vector<std::byte> buffer(options_.chunk_bytes);
@@ -140,7 +144,7 @@ cordma::task<bool> receiver::compare_part(std::shared_ptr<incoming> f, std::vect
   co_return compared;
 }
 
-// A sidecar that cannot be written is none for who comes next, and this transfer goes on without.
+// If the sidecar cannot be written, a later transfer finds none, and this one continues without it.
 void receiver::keep_part(incoming& f, const std::vector<bool>& here) {
   [[maybe_unused]] const cordma::result<void> noted = f.sidecar->confirm(here);
   for (std::size_t i = 0; i < here.size(); ++i) {
@@ -181,7 +185,8 @@ cordma::result<void> receiver::open(incoming& f, target& into) {
   return has_room;
 }
 
-// Until it is whole it is longer than it will be, by a mark: nobody takes it for the source's.
+// With a mark at its end the file is longer than its final size until it is complete, so that it is
+// not mistaken for the source's.
 cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
   const auto begin_new = [&](int fd) {
     struct stat made{};
@@ -196,7 +201,8 @@ cordma::result<void> receiver::open_inplace(incoming& f, target& into) const {
   return before ? begin_inplace(f, f.fd.get(), *before) : cordma::result<void>();
 }
 
-// The mark first: who makes room, and is killed, has made the file a newer one.
+// The mark is written first: a process killed while it makes room leaves the file with a newer
+// time.
 cordma::result<void> receiver::mark_and_make_room(incoming& f, int fd) const {
   const auto failed = [](int why) { return cordma::failure::from_os(why, "marking it"); };
   if (f.is_stream()) {
@@ -214,14 +220,15 @@ cordma::result<void> receiver::mark_and_make_room(incoming& f, int fd) const {
   return {};
 }
 
-// Where that fails it is as it was.
+// If it fails, the file is as before.
 cordma::result<void> receiver::begin_inplace(incoming& f, int fd, const struct stat& before) const {
   const entry there = copy::describe(before, entry_kind::file);
   f.bytes_here = f.is_stream() ? 0 : there.size;
   if (!f.is_stream() && there.device == f.what->device) {
     return cordma::failure(cordma::errc::invalid_value, "it is the source itself");
   }
-  // Who may not read it in the end may not while it comes, either; save its owner, who has to see the mark.
+  // Users without read access in the end have none during the transfer, except the owner, because
+  // the mark has to be read.
   const mode_t mode = before.st_mode & 07777;
   const mode_t others = options_.mode ? f.what->mode | ~mode_t{S_IRWXG | S_IRWXO} : ~mode_t{0};
   const mode_t meanwhile = (mode & others) | S_IRUSR;
@@ -235,7 +242,8 @@ cordma::result<void> receiver::begin_inplace(incoming& f, int fd, const struct s
   return done;
 }
 
-// Holes are where nothing is written.
+// Allocates or checks the space of a file. A file with holes has none allocated: holes remain where
+// nothing is written.
 cordma::result<void> receiver::make_room(incoming& f, int fd) const {
   const std::uint64_t size = f.what->size;
   const bool has_holes = options_.sparse || f.what->allocated < size;
@@ -247,8 +255,8 @@ cordma::result<void> receiver::make_room(incoming& f, int fd) const {
   if ((has_holes || is_long) && !f.in_place && ::ftruncate(fd, static_cast<off_t>(size)) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }
-  // Rather now than when most of it has come. In place, where what was there is lost by then, for a short one as well, and
-  // for the mark, which is behind that or yet to come.
+  // Fails now rather than after most of the file has arrived. With --inplace the earlier contents
+  // would be lost by then, so short files are checked too, and space for the mark is included.
   const bool in_place = f.in_place && !f.is_stream();
   const int mode = f.in_place ? FALLOC_FL_KEEP_SIZE : 0;
   const std::uint64_t needed = in_place ? size + unfinished_mark.size() : size;
@@ -257,7 +265,7 @@ cordma::result<void> receiver::make_room(incoming& f, int fd) const {
   return {};
 }
 
-// What is noted there is believed where it vouches for the part, or as far as it shows there.
+// Accepts the notes if the sidecar vouches for the part; otherwise the part is compared with them.
 cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
   cordma::result<cordma::unique_fd> side = into.open_state(f.what->path);
   if (!side) return side.why();
@@ -265,7 +273,7 @@ cordma::result<void> receiver::open_sidecar(incoming& f, target& into) {
       resume_state::open(std::move(side).value(), f.fd.get(), identity_of(*f.what));
   if (!state) return state.why();
   f.vouched = !options_.checksum && state.value().vouches();
-  // Of another source, or of none.
+  // The notes are of another source, or there are none.
   if (state.value().count_here() == 0 && ::ftruncate(f.fd.get(), 0) != 0) {
     return cordma::failure::from_os(errno, "ftruncate");
   }

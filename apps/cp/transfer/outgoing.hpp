@@ -31,8 +31,8 @@ struct sender::outgoing {
   const entry* what = nullptr;
   cordma::unique_fd fd;
   direct_way direct;
-  std::uint64_t left = 0;  // chunks that are not at the receiver
-  bool ended = false;      // that nothing more comes of it has been said
+  std::uint64_t left = 0;  // chunks that have not been sent to the receiver
+  bool ended = false;      // its file_end has been sent
   file_end::how how = file_end::how::whole;
   std::string why;
 };

@@ -29,7 +29,8 @@ place parse_here(std::string_view text) {
   return p;
 }
 
-// Takes what precedes ':' or, in an address, '/' off the front of `rest`; brackets go.
+// Removes the host, which ends before ':' or, in an address, '/', from the front of `rest`. Returns
+// it without brackets.
 std::string take_host(std::string_view text, std::string_view& rest, std::string_view ends) {
   std::string_view host;
   if (rest.starts_with('[')) {
@@ -71,7 +72,7 @@ std::uint16_t take_port(std::string_view text, std::string_view& rest) {
   return port;
 }
 
-// Without empty parts and ".".
+// Returns `path` without empty parts and ".".
 std::string tidied(std::string_view text, std::string_view path) {
   std::string tidy;
   while (!path.empty()) {
@@ -88,7 +89,7 @@ std::string tidied(std::string_view text, std::string_view path) {
   return tidy;
 }
 
-// `rest` is behind what separates it from the host.
+// `rest` begins behind the separator after the host.
 void parse_below(std::string_view text, std::string_view rest, place& p) {
   const std::string how = text.starts_with(scheme) ? as_address : as_scp;
   p.module = rest.substr(0, rest.find('/'));

@@ -1,4 +1,4 @@
-// What the receiver does about each entry, before its contents come and when all are there.
+// Decides the receiver's actions for each entry, before its contents arrive and at the end.
 #include "../files/unfinished.hpp"
 #include "../target/ownership.hpp"
 #include "incoming.hpp"
@@ -16,7 +16,7 @@
 namespace copy {
 namespace {
 
-// That are waited for, of all files together: 128 MiB of bits.
+// Limit for all files together: 128 MiB of bits.
 constexpr std::uint64_t most_open_chunks = std::uint64_t{1} << 30;
 constexpr std::size_t longest_map = 512U << 10;  // bytes of want::here
 
@@ -24,7 +24,7 @@ bool has_time(const struct stat& s, const file_time& t) noexcept {
   return s.st_mtim.tv_sec == t.s && static_cast<std::uint32_t>(s.st_mtim.tv_nsec) == t.ns;
 }
 
-// Of what is kept what is not so there. A symlink has no mode of its own.
+// Returns the kept attributes that differ at the target. A symlink has no mode.
 std::uint16_t differences(const entry& e, const struct stat& now, const keep_options& what) {
   unsigned all = 0;
   if (what.times && !has_time(now, e.modified)) all |= item::time;
@@ -35,7 +35,7 @@ std::uint16_t differences(const entry& e, const struct stat& now, const keep_opt
   return static_cast<std::uint16_t>(all);
 }
 
-// That a file has which takes another's place, unless modes are kept.
+// Returns the mode for the file that replaces this one, if modes are not kept.
 std::optional<std::uint32_t> mode_of(const struct stat& s) noexcept {
   if (!S_ISREG(s.st_mode)) return std::nullopt;
   return s.st_mode & 0777U;
@@ -87,7 +87,7 @@ void receiver::report_failed(const std::string& path, std::vector<std::string> s
 
 void receiver::consider(std::uint32_t number, const entry& e) {
   if (output_ >= 0) return consider_output(number, e);
-  // Beside a file of that name it would be taken for its part.
+  // Beside a file of that name it would be mistaken for the part of that file.
   const std::string_view name = std::string_view(e.path).substr(e.path.rfind('/') + 1);
   if (target::is_work_name(name)) {
     failed_files_.insert(e.path);
@@ -136,7 +136,7 @@ void receiver::consider_directory(const entry& e) {
   close_in_the_end(e);
 }
 
-// One that is new is open to its owner until then.
+// Records the final mode of a new directory; until the end its owner may write in it.
 void receiver::close_in_the_end(const entry& e) {
   constexpr std::uint32_t ours = S_IRWXU;
   if (options_.mode || (e.mode & ours) == ours) return;
@@ -144,7 +144,7 @@ void receiver::close_in_the_end(const entry& e) {
   if (now && now.value()) closed_.emplace(e.path, now.value()->st_mode & 07777 & ~(~e.mode & ours));
 }
 
-// Who may not look into it in the end may not while it is filled, either.
+// Users without access to the directory in the end have none while it is filled.
 void receiver::narrow(const entry& e, struct stat& now) {
   const std::uint32_t mode = now.st_mode & (e.mode | ~std::uint32_t{S_IRWXG | S_IRWXO});
   const bool was_made = e.path == "." && target_.is_new();
@@ -152,7 +152,7 @@ void receiver::narrow(const entry& e, struct stat& now) {
   if (set_mode(e.path, mode & 07777).empty()) now.st_mode = mode;
 }
 
-// What is its owner's, and not for him to write in, is so again in the end.
+// Makes a directory of this user writable if it is not; its mode is restored at the end.
 void receiver::open_up(const std::string& path, const struct stat& now) {
   constexpr std::uint32_t needed = S_IWUSR | S_IXUSR;
   if ((now.st_mode & needed) == needed || ::geteuid() == 0 || now.st_uid != ::geteuid()) return;
@@ -168,21 +168,21 @@ std::vector<std::string> receiver::set_mode(const std::string& directory, std::u
   return target_.keep(directory, e, only_that);
 }
 
-// Where it did not come to the end.
+// Restores the modes if the transfer did not reach its end.
 void receiver::close_again() noexcept {
   for (auto one = closed_.rbegin(); one != closed_.rend(); ++one) {
     [[maybe_unused]] const std::vector<std::string> lost = set_mode(one->first, one->second);
   }
 }
 
-// Nothing of an earlier time is there: it need not be looked for.
+// True if the directory is new: it contains nothing of earlier transfers, so no lookup is needed.
 bool receiver::is_in_new_directory(const std::string& path) const {
   const std::size_t slash = path.rfind('/');
   return slash != std::string::npos &&
          new_directories_.contains(std::string_view(path).substr(0, slash));
 }
 
-// --existing, --ignore-existing, --update.
+// --existing, --ignore-existing and --update.
 bool receiver::is_passed_over(const entry& e, const struct stat* now) const noexcept {
   if (now == nullptr) return options_.existing;
   if (options_.ignore_existing) return true;
@@ -192,12 +192,12 @@ bool receiver::is_passed_over(const entry& e, const struct stat* now) const noex
           static_cast<std::uint32_t>(now->st_mtim.tv_nsec) > e.modified.ns);
 }
 
-// By --inplace: it is neither newer nor what was there before.
+// True if --inplace was cut off: the file is neither newer nor the earlier one.
 bool receiver::is_cut_off(const entry& e, const struct stat* now, std::vector<problem>& problems) {
   if (now == nullptr || !S_ISREG(now->st_mode)) return false;
   const cordma::result<cordma::unique_fd> fd = target_.open_file(e.path);
   if (fd) return is_unfinished((*fd).get());
-  // What may not be read was not begun here: see begin_inplace().
+  // An unreadable file was not begun here; see begin_inplace().
   const int why = fd.why().os_errno();
   if (why != EACCES && why != ENOENT) {
     problems.push_back(
@@ -214,14 +214,14 @@ bool receiver::is_cut_off(const entry& e, const struct stat* now) {
   return is;
 }
 
-// What is kept of it is not as it is there.
+// Returns the kept attributes that differ at the target.
 std::uint16_t receiver::differences_here(const entry& e, const struct stat& now) {
   unsigned all = differences(e, now, kept());
   if (options_.attributes && target_.differs_in_attributes(e.path, e)) all |= item::attributes;
   return static_cast<std::uint16_t>(all);
 }
 
-// Of a file that comes: its time is another in any case.
+// For a file that is transferred: its time changes in any case.
 std::uint16_t receiver::differences_of_file(const entry& e, const struct stat& now) {
   if (!S_ISREG(now.st_mode)) return item::everything;
   unsigned all = differences_here(e, now);
@@ -257,7 +257,7 @@ void receiver::consider_special(const entry& e) {
   put_node(e, is_there, [&] { return target_.make_special(e.path, e); });
 }
 
-// What has no contents: made, unless it is there; then what is kept of it.
+// Creates an entry without contents if it does not exist, then sets its kept attributes.
 void receiver::put_node(const entry& e, const std::function<bool(const struct stat&)>& is_as_wanted,
                         const std::function<cordma::result<void>()>& make) {
   const cordma::result<std::optional<struct stat>> there = target_.look(e.path);
@@ -310,7 +310,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   const struct stat* const found = there.value() ? &*there.value() : nullptr;
   const bool has_size = found != nullptr && S_ISREG(found->st_mode) &&
                         static_cast<std::uint64_t>(found->st_size) == e.size;
-  // --checksum compares it: the machine may have crashed since.
+  // With --checksum it is compared: the machine may have crashed since.
   const bool is_finished = e.finished && has_size;
   if (is_finished && !options_.checksum) return stays();
   if (!is_finished && is_passed_over(e, found) && !is_cut_off(e, found)) {
@@ -336,7 +336,7 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
     return;
   }
   const bool is_same_in_time = has_time(now, e.modified);
-  // The mark of one that was cut off may have made it as long as this.
+  // The mark of a file that was cut off may have given it this length.
   const bool has_all =
       has_size && (is_same_in_time || (options_.size_only && !is_cut_off(e, found)));
   if (!has_all || options_.ignore_times) {
@@ -345,12 +345,12 @@ void receiver::consider_file(std::uint32_t number, const entry& e) {
   keep_same(e, now);
 }
 
-// What is in it need not come.
+// Handles a file with unchanged contents; they are not transferred.
 void receiver::keep_same(const entry& e, const struct stat& now) {
   if (!e.finished) ++result_.done.same;  // else an earlier connection has counted it
   ++progress_.files_done;
   progress_.bytes_done += e.size;
-  // Who wrote it may have been killed before its sidecar was removed.
+  // The process that wrote it may have been killed before it removed the sidecar.
   if (e.size >= smallest_resumed && !options_.dry_run) target_.drop_left(e.path);
   const std::uint16_t differs = differences_here(e, now);
   if (differs == 0) return;
@@ -386,9 +386,9 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
     f->mode_here = mode_of(*now);
     f->directory_here = S_ISDIR(now->st_mode);
   }
-  f->left = f->is_stream() ? 1 : chunks_of(e);  // its end is still to come
+  f->left = f->is_stream() ? 1 : chunks_of(e);  // 1: the end of the stream
   f->missing.assign(f->is_stream() ? 0 : f->left, true);
-  // What takes the place of another thing does so once it is whole.
+  // A file that replaces an entry of another kind does so when it is complete.
   f->in_place = options_.inplace && (now == nullptr || S_ISREG(now->st_mode));
   f->resumable = options_.resume && !f->in_place && output_ < 0 && e.size >= smallest_resumed &&
                  f->left / 8 < longest_map;
@@ -402,7 +402,7 @@ void receiver::want_file(std::uint32_t number, const entry& e, item::change chan
 }
 
 void receiver::say_want(const std::shared_ptr<incoming>& f) {
-  if (f->left == 0) {  // nothing has to come
+  if (f->left == 0) {  // no chunk is missing
     const cordma::result<void> opened = f->fd ? cordma::result<void>() : open(*f, target_);
     if (opened) {
       publish(*f);
@@ -426,7 +426,7 @@ void receiver::say_want(const std::shared_ptr<incoming>& f) {
   encode(out, w);
 }
 
-// It is whole: it gets what is kept of it, and its name.
+// Gives a complete file its kept attributes and its name.
 cordma::result<void> receiver::publish(incoming& f, target& into,
                                        std::vector<std::string>& lost) const {
   if (output_ >= 0) return {};
@@ -436,7 +436,7 @@ cordma::result<void> receiver::publish(incoming& f, target& into,
   }
   keep_options what = f.is_stream() ? keep_options() : kept();
   what.is_made = f.unnamed;
-  if (!what.mode && f.mode_here) {  // what was there keeps its own
+  if (!what.mode && f.mode_here) {  // the replaced file's mode is kept
     entry e = *f.what;
     e.mode = *f.mode_here;
     what.mode = true;
@@ -482,11 +482,11 @@ void receiver::note_done() {
   lanes_.front()->kick();
 }
 
-// REQUIRES that `why` says something.
+// REQUIRES: `why` is not empty.
 void receiver::fail(incoming& f, const std::string& why) {
   f.why = why;
   f.turn.set();
-  // Else it would go on coming, perhaps without an end.
+  // Reported at once: otherwise the sender would continue, perhaps without an end.
   if (f.is_stream() && !std::exchange(f.told, true)) {
     report({problem::kind::failed, f.what->path, why});
     lanes_.front()->kick();
@@ -504,7 +504,7 @@ void receiver::forget(std::uint32_t number) {
   const problem::kind kind = vanished ? problem::kind::vanished : problem::kind::failed;
   if (!f->told) report({kind, f->what->path, f->why});
   ++progress_.files_done;
-  // A part of what has changed is of no use; else what is in it need not come again.
+  // The part of a changed file is useless; otherwise its chunks need not be sent again.
   const bool useful = f->resumable && f->source == file_end::how::failed && f->sidecar;
   if (useful || f->in_place || f->unnamed || output_ >= 0) return;
   f->fd.reset();  // else it would be in use
@@ -516,8 +516,8 @@ void receiver::finish_if_due() {
   if (!std::exchange(finishing_, true)) scope_->spawn(finish());
 }
 
-// What may take long, or wait for a disk, is done by a thread of the crew, which has the target meanwhile: this one says
-// that it is alive.
+// Work that may take long, or wait for a disk, runs on a thread of the crew, which uses the target
+// meanwhile. The present thread continues to send `alive` frames.
 cordma::task<void> receiver::finish() {
   last_words said;
   said.all_read = !not_all_read_;
@@ -528,7 +528,7 @@ cordma::task<void> receiver::finish() {
       if (options_.delete_others) delete_others(said, canceled);
       if (!options_.dry_run) keep_directories(said);
     } catch (const std::exception& e) {
-      why = e.what();  // there is no memory
+      why = e.what();  // out of memory
     }
   };
   crew_job last = crew_.run(work);
@@ -547,7 +547,7 @@ cordma::task<void> receiver::finish() {
   lanes_.front()->kick();
 }
 
-// Those that are to be somebody's as far as this process may.
+// Reports the number of entries that do not have the owner or group requested "if possible".
 void receiver::tell_not_owned() {
   const bool of_any = options_.owner_if_may || options_.group_if_may;
   if (!of_any || ::geteuid() == 0) return;
@@ -562,7 +562,7 @@ void receiver::tell_not_owned() {
           "the owner or group of " + std::to_string(count) + " entries, which only root may keep"});
 }
 
-// The deepest first: what is kept of a directory is what was last done in it.
+// Deepest directories first: later work in a directory would change its attributes.
 void receiver::keep_directories(last_words& said) {
   for (auto e = entries_.rbegin(); e != entries_.rend(); ++e) {
     if (e->kind != entry_kind::directory) continue;

@@ -1,4 +1,4 @@
-// Memory for what is on its way, on either side.
+// Registered memory of either side for data in flight.
 #pragma once
 
 #include "../files/file_ring.hpp"
@@ -12,11 +12,12 @@
 
 namespace copy {
 
-// As many pieces of a chunk each as `options` allow: a few from the beginning, which do for small files, and the rest
-// once there is a long one, as memory takes time to be had. What long files go by is registered with io_uring.
+// As many pieces of one chunk each as `options` allow. A few are allocated at the beginning, enough
+// for small files. The rest is allocated for the first long file, because allocation takes time.
+// The memory of long files is registered with io_uring.
 class pools {
  public:
-  // The pieces are dealt out among so many `ways` evenly, with two for each at least.
+  // Divides the pieces evenly among `ways` lanes, with at least two for each.
   pools(const transfer_options& options, std::size_t ways, cordma::access rights) noexcept
       : chunk_bytes_(options.chunk_bytes), lanes_(ways), rights_(rights) {
     constexpr std::uint64_t few_bytes = 4U << 20;
@@ -32,7 +33,8 @@ class pools {
 
   static constexpr std::size_t few = 0;
   static constexpr std::size_t rest = 1;
-  // Throws cordma::error (no_memory). Once each, the few first.
+  // Allocates a part of the pool; called once for each part, `few` first. Throws cordma::error
+  // (no_memory).
   void make(std::size_t which, cordma::Context& context, file_ring& files) {
     const std::uint64_t bytes = std::uint64_t{pieces_[which]} * lanes_ * chunk_bytes_;
     if (bytes != 0) {
@@ -42,21 +44,21 @@ class pools {
     ++made_;
   }
   [[nodiscard]] bool has_all() const noexcept { return made_ == memory_.size(); }
-  // Whether a file is so long that the few are not enough for it.
+  // True if a file is longer than the `few` pieces together.
   [[nodiscard]] bool is_long(std::uint64_t file_bytes) const noexcept {
     return file_bytes > std::uint64_t{pieces_[few]} * lanes_ * chunk_bytes_;
   }
 
-  // Of each lane.
+  // Number of pieces of each lane.
   [[nodiscard]] std::uint32_t pieces(std::size_t which) const noexcept { return pieces_[which]; }
   [[nodiscard]] const cordma::MemoryRegion& memory(std::size_t which) const noexcept {
     return memory_[which];
   }
-  // Where a lane's pieces begin in it, in bytes.
+  // Offset of a lane's pieces in the memory, in bytes.
   [[nodiscard]] std::uint64_t begin(std::size_t which, std::size_t lane) const noexcept {
     return std::uint64_t{lane} * pieces_[which] * chunk_bytes_;
   }
-  // A lane's pieces are numbered through both.
+  // Returns a piece of a lane. Its number counts through both parts of the pool.
   [[nodiscard]] std::span<std::byte> piece(std::size_t lane, std::uint32_t number) noexcept {
     const std::size_t which = number < pieces_[few] ? few : rest;
     const std::uint32_t within = which == few ? number : number - pieces_[few];

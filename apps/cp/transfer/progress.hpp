@@ -1,4 +1,4 @@
-// How far a transfer is; for whoever shows it. Written by its thread, read by any.
+// Progress of a transfer, for display. Written by the transfer's thread, read by any thread.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@ struct progress {
   std::atomic<std::uint64_t> files_found{0};
   std::atomic<std::uint64_t> bytes_found{0};
   std::atomic<bool> all_found{false};
-  std::atomic<std::uint64_t> files_done{0};  // those that were the same included
-  std::atomic<std::uint64_t> bytes_done{0};  // likewise
+  std::atomic<std::uint64_t> files_done{0};  // including unchanged files
+  std::atomic<std::uint64_t> bytes_done{0};  // including those of unchanged files
   std::atomic<std::uint64_t> bytes_moved{0};
 };
 

@@ -25,7 +25,7 @@ using cordma::task;
 
 namespace {
 
-constexpr std::uint32_t most_damaged = 16;  // chunks of a file
+constexpr std::uint32_t most_damaged = 16;  // damaged chunks of one file
 
 const char* describe(int error) noexcept { return std::strerror(error); }
 
@@ -97,14 +97,14 @@ task<void> receiver::read_lane(std::uint32_t number) {
   pulse_.lane_ended();
 }
 
-// The sender is told why, unless it does not listen.
+// Sends the reason to the sender, unless the sender does not read it.
 task<void> receiver::refuse_all(std::exception_ptr why) {
   constexpr auto a_moment = std::chrono::seconds(1);
   lane& first = *lanes_.front();
   first.finish();
   try {
     co_await cordma::with_timeout(a_moment, first.written());
-  } catch (const cordma::error&) {}  // what is thrown says more
+  } catch (const cordma::error&) {}  // `why` is the more informative error
   std::rethrow_exception(why);
 }
 
@@ -139,7 +139,7 @@ void receiver::take_problem(problem p) {
   const bool is_known = left_out_bytes_ <= problem_log::most_bytes;
   if (p.what == problem::kind::left_out && is_known) {
     if (!p.place.empty()) left_out_.push_back(p.place);
-  } else if (p.what != problem::kind::vanished) {  // what has gone is not in the source any more
+  } else if (p.what != problem::kind::vanished) {  // vanished entries are no longer in the source
     not_all_read_ = true;
   }
   result_.problems.add(std::move(p));
@@ -147,7 +147,7 @@ void receiver::take_problem(problem p) {
 
 void receiver::take_end_of_all(frame_reader& in) {
   if (!finished_) refuse(in.kind(), "files missing that were wanted");
-  // Of a file that has failed not all has come, or been counted.
+  // A failed file may be incomplete, and not counted.
   if (in.u64() != got_.sum() && !result_.problems.any_failed()) {
     result_.problems.add(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
@@ -190,7 +190,7 @@ void receiver::take_chunk(const chunk_frame& c, std::uint32_t lane) {
   if (!was_wanted(c.file)) refuse(frame_kind::chunk, "a file that was not wanted");
   const auto found = open_.find(c.file);
   if (c.is_hole == 0) use_slot(frame_kind::chunk, lane, c.slot);
-  // It has failed meanwhile.
+  // The file has failed meanwhile.
   if (found == open_.end() || found->second->concluding ||
       (found->second->is_stream() && !found->second->why.empty())) {
     got_.add(c.file, c.index, c.digest);
@@ -239,7 +239,7 @@ void receiver::take_file_end(const file_end& e) {
   conclude_if_due(found->second);
 }
 
-// Done when the bytes are in the file, or it is clear that they will not be.
+// Ends when the bytes are in the file, or when it is clear that they will not be.
 task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std::uint32_t lane) {
   const std::uint64_t offset = c.index * options_.chunk_bytes;
   if (f->why.empty() && !f->fd) {
@@ -278,7 +278,7 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
       f->came += c.is_hole == 0 ? c.bytes : 0;
       progress_.bytes_moved += c.bytes;
       progress_.bytes_done += c.bytes;
-      // What cannot be noted comes again, should this transfer be cut off.
+      // If it cannot be noted, an interrupted transfer sends the chunk again.
       if (f->sidecar && f->sidecar->add(c.index, c.digest)) durable_ += c.bytes;
       note_done();
     }
@@ -286,12 +286,12 @@ task<void> receiver::write_chunk(std::shared_ptr<incoming> f, chunk_frame c, std
   conclude_if_due(f);
 }
 
-// A file that is written whole, by a thread of the crew: what it may use meanwhile, and what came of it.
+// A file written completely by a thread of the crew: the input of that thread, and its result.
 struct receiver::small_file {
   std::shared_ptr<incoming> file;
   std::span<const std::byte> bytes;
-  std::string why;                // it failed
-  std::vector<std::string> lost;  // of what was to be kept
+  std::string why;                // reason of the failure; empty: none
+  std::vector<std::string> lost;  // attributes that could not be kept
 };
 
 task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
@@ -323,7 +323,7 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
     const bundled& part = b.files[i];
     --f.file->writing;
     if (damaged) {
-      f.file->ended = true;  // it comes as a chunk now
+      f.file->ended = true;  // it is sent as a chunk now
       ask_again(*f.file, 0, part.bytes);
       if (!f.file->why.empty()) forget(part.file);
     } else {
@@ -336,11 +336,11 @@ task<void> receiver::write_bundle(bundle_frame b, std::uint32_t lane) {
   finish_if_due();
 }
 
-// A chunk that was damaged on its way comes once more, but not for ever.
+// Requests a chunk that arrived damaged once more, up to a limit.
 void receiver::ask_again(incoming& f, std::uint64_t index, std::uint64_t digest) {
   ++result_.done.damaged;
   if (!f.why.empty() || ++f.damaged > most_damaged) {
-    got_.add(f.number, index, digest);  // it was sent
+    got_.add(f.number, index, digest);  // the sender counts it as sent
     if (f.why.empty()) fail(f, "it came damaged again and again");
     return;
   }
@@ -349,7 +349,7 @@ void receiver::ask_again(incoming& f, std::uint64_t index, std::uint64_t digest)
   lanes_.front()->kick();
 }
 
-// For that thread of the crew.
+// Creates the target of this thread of the crew.
 cordma::result<void> receiver::view_of(std::size_t thread) noexcept {
   if (targets_[thread]) return {};
   cordma::result<target> made = target_.clone();
@@ -358,7 +358,7 @@ cordma::result<void> receiver::view_of(std::size_t thread) noexcept {
   return {};
 }
 
-// A whole file, in as few system calls as can be. On a thread of the crew.
+// Writes a complete file with as few system calls as possible. Runs on a thread of the crew.
 void receiver::write_small(small_file& s, target& into, const std::atomic<bool>& canceled) noexcept
     try {
   incoming& f = *s.file;
@@ -374,7 +374,7 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
   if (s.why.empty() && output_ < 0) {
     const bool sparsely = options_.sparse && f.bytes_here == 0;
     int error = sparsely ? write_sparsely(f.fd.get(), s.bytes) : write_at(f.fd.get(), s.bytes, 0);
-    // In place there is a mark behind it, which goes when all else is done, but not after what goes to the disk.
+    // In place a mark is behind the file. It is removed last, but before the data is synced.
     const bool cut = f.in_place ? options_.sync : sparsely;
     if (error == 0 && cut) error = cut_to(f.fd.get(), s.bytes.size());
     if (error != 0) s.why = describe(error);
@@ -390,7 +390,7 @@ void receiver::write_small(small_file& s, target& into, const std::atomic<bool>&
   }
   f.fd.reset();
 } catch (const std::exception& e) {
-  s.why = e.what();  // there is no memory
+  s.why = e.what();  // out of memory
 }
 
 void receiver::conclude_small(small_file& s) {
@@ -406,7 +406,7 @@ void receiver::conclude_small(small_file& s) {
   forget(f.number);
 }
 
-// 0, or errno. Of a terminal or pipe an offset says nothing.
+// Returns 0, or errno. For a terminal or pipe the offset has no meaning.
 task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     file_operation writing = files_.write(fd, bytes, offset);
@@ -420,7 +420,7 @@ task<int> receiver::write_whole(int fd, std::span<const std::byte> bytes, std::u
   co_return 0;
 }
 
-// It was cut off: nobody is helped by parts that nothing vouches for.
+// After an interrupted transfer: removes parts that no sidecar vouches for.
 void receiver::drop_all() noexcept {
   for (const auto& [number, f] : open_) {
     if (!f->fd || f->unnamed || f->sidecar || f->in_place || output_ >= 0) continue;
@@ -431,7 +431,7 @@ void receiver::drop_all() noexcept {
 
 void receiver::conclude_if_due(const std::shared_ptr<incoming>& f) {
   if (f->writing != 0 || !f->ended || f->concluding) return;
-  if (f->why.empty() && f->left != 0) return;  // a chunk is on its way once more
+  if (f->why.empty() && f->left != 0) return;  // a chunk is being sent again
   f->concluding = true;
   scope_->spawn(conclude(f));
 }
@@ -440,7 +440,7 @@ task<void> receiver::conclude(std::shared_ptr<incoming> f) {
   if (f->why.empty() && f->is_stream() && f->bytes != f->what->size) {
     fail(*f, "it is not as long as its sender says");
   }
-  if (f->why.empty() && !f->fd) {  // nothing has come of it
+  if (f->why.empty() && !f->fd) {  // nothing of it has arrived
     const cordma::result<void> opened = open(*f, target_);
     if (!opened) fail(*f, describe(opened.why()));
   }
@@ -462,7 +462,7 @@ bool receiver::was_wanted(std::uint32_t number) const noexcept {
   return number < wanted_.size() && wanted_[number];
 }
 
-// Until it is given back.
+// Marks a slot as in use until its credit.
 void receiver::use_slot(frame_kind kind, std::uint32_t lane, std::uint32_t slot) {
   if (slot >= slots_) refuse(kind, "a slot that there is not");
   if (in_use_[lane][slot]) refuse(kind, "a slot that was not given back");

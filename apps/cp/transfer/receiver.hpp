@@ -1,4 +1,4 @@
-// The side that writes the files.
+// The side that writes files.
 #pragma once
 
 #include "../files/crew.hpp"
@@ -37,10 +37,12 @@
 
 namespace copy {
 
-// Receives what a sender lists, as far as it is not there already. Bound to the thread of its Worker.
+// Receives the entries that a sender lists, unless the target already has them. Bound to the thread
+// of its Worker.
 class receiver {
  public:
-  // As of sender; `chosen` are the sender's rules. `only_name`: the one source is a file, and this is what it is called here.
+  // As for sender; `chosen` are the sender's rules. `only_name`: local name of the file if the one
+  // source is a file; else empty.
   receiver(cordma::Context& context, cordma::Worker& worker, file_ring& files,
            std::vector<std::unique_ptr<lane>>& lanes, target& into, std::string only_name,
            const filter& chosen, const transfer_options& options, progress& shown,
@@ -49,15 +51,16 @@ class receiver {
   receiver& operator=(const receiver&) = delete;
   ~receiver();
 
-  // Before run(): the one file that comes is written there, in order, and nowhere else. Open as long as this lives.
+  // Writes the one file of the transfer in order to `output`, and nowhere else. `output` stays open
+  // during the life of the receiver. REQUIRES: before run().
   void write_to(int output) noexcept { output_ = output; }
-  // Likewise: see asked::only.
+  // Limits the entries that are accepted; see asked::only. REQUIRES: before run().
   void expect_only(named_sources named) { asked_.only(std::move(named)); }
-  // Before run(), for a client that pulls: progress is noted in `done`, and files finished there are skipped.
-  // REQUIRES: `done` outlives the receiver.
+  // For a client that pulls: progress is noted in `done`, and files finished there are skipped.
+  // REQUIRES: before run(); `done` outlives the receiver.
   void keep_in(ledger& done) noexcept { ledger_ = &done; }
 
-  // As of sender.
+  // As sender::run().
   [[nodiscard]] cordma::task<outcome> run();
 
  private:
@@ -75,7 +78,7 @@ class receiver {
   void take_problem(problem p);
   void take_end_of_all(frame_reader& in);
 
-  // What is to be done about an entry.
+  // Decide what to do about an entry.
   void consider(std::uint32_t number, const entry& e);
   void consider_file(std::uint32_t number, const entry& e);
   void consider_directory(const entry& e);
@@ -94,7 +97,7 @@ class receiver {
   void consider_stream(std::uint32_t number, const entry& e);
   void consider_output(std::uint32_t number, const entry& e);
   [[nodiscard]] bool is_passed_over(const entry& e, const struct stat* now) const noexcept;
-  // Where that cannot be told, that is a problem; in the second form it is reported.
+  // If this cannot be determined a problem is added; the second form reports it.
   [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now,
                                 std::vector<problem>& problems);
   [[nodiscard]] bool is_cut_off(const entry& e, const struct stat* now);
@@ -102,7 +105,7 @@ class receiver {
   [[nodiscard]] std::uint16_t differences_of_file(const entry& e, const struct stat& now);
   void keep_same(const entry& e, const struct stat& now);
   [[nodiscard]] bool is_in_new_directory(const std::string& path) const;
-  // `now`: what is there, where that was looked at.
+  // `now`: attributes of the existing file, or null if it does not exist or was not examined.
   void want_file(std::uint32_t number, const entry& e, item::change change,
                  const struct stat* now = nullptr);
   [[nodiscard]] cordma::task<void> compare(std::uint32_t number);
@@ -152,9 +155,9 @@ class receiver {
   void note_done();
   void forget(std::uint32_t number);
 
-  // What is done when all files are there, and what there is to say of that.
+  // The work after all files are written, and its result.
   struct last_words {
-    bool all_read = true;  // by the sender: what is not here is not there
+    bool all_read = true;  // by the sender; else an unlisted file may still exist there
     std::uint64_t links = 0;
     std::uint64_t deleted = 0;
     std::vector<item> items;
@@ -164,7 +167,7 @@ class receiver {
   [[nodiscard]] cordma::task<void> finish();
   void keep_directories(last_words& said);
   void delete_others(last_words& said, const std::atomic<bool>& canceled);
-  // With --delete: a directory where another thing shall be.
+  // With --delete: a directory that makes way for another entry.
   [[nodiscard]] bool may_make_way() const noexcept;
   void make_way(incoming& f, target& into) const;
   void make_way(const std::string& path);
@@ -196,11 +199,11 @@ class receiver {
   cordma::Worker& worker_;
   file_ring& files_;
   crew crew_;
-  cordma::semaphore comparing_;  // files that are read for it
+  cordma::semaphore comparing_;  // limits the files read for comparison
   std::vector<std::unique_ptr<lane>>& lanes_;
   pulse pulse_;
   target& target_;
-  std::vector<std::optional<target>> targets_;  // of the crew's threads
+  std::vector<std::optional<target>> targets_;  // one for each thread of the crew
   std::string only_name_;
   const filter& filter_;
   const transfer_options& options_;
@@ -208,36 +211,38 @@ class receiver {
   const item_sink& tell_;
 
   pools pools_;
-  std::uint32_t slots_ = 0;                // of each lane, that the sender knows
-  std::vector<std::vector<bool>> in_use_;  // of each lane, its slots
+  std::uint32_t slots_ = 0;                // offered slots of each lane
+  std::vector<std::vector<bool>> in_use_;  // slots in use, by lane
   std::deque<entry> entries_;
   std::unordered_map<std::uint32_t, std::shared_ptr<incoming>> open_;
-  std::uint64_t open_chunks_ = 0;  // of files, of which some may be there
-  std::vector<bool> wanted_;       // by number
+  std::uint64_t open_chunks_ = 0;  // chunks of open files, including those already there
+  std::vector<bool> wanted_;       // by number of the entry
   struct comparison {
     const entry* what = nullptr;
-    struct stat now{};  // as it is here
+    struct stat now{};  // attributes of the local file
   };
-  std::unordered_map<std::uint32_t, comparison> compared_;  // files whose digest is asked for
+  // Files with a pending comparison by the sender.
+  std::unordered_map<std::uint32_t, comparison> compared_;
   int output_ = -1;
   asked asked_;
   std::set<std::string, std::less<>> new_directories_;
   std::map<std::string, std::uint32_t>
-      closed_;  // directories that are open, and their modes in the end
-  // -H: numbers of entries: of a further name, and of what stands for the first; by path, what may have further names.
+      closed_;  // directories opened for the transfer, and their final modes
+  // -H: entry numbers of a further name and of its first name, and, by path, the files that may
+  // have further names.
   struct further_name {
     std::uint32_t number = 0;
     std::uint32_t stands = 0;
   };
   std::vector<further_name> hard_links_;
   struct first_name {
-    std::uint32_t contents = 0;  // as the sender knows it
-    std::uint32_t stands = 0;    // for it here: itself, or a further name
+    std::uint32_t contents = 0;  // number that the sender uses
+    std::uint32_t stands = 0;    // the entry that represents it here: itself, or a further name
   };
   std::unordered_map<std::string_view, first_name> first_names_;
   std::unordered_set<std::string> passed_over_;  // by path
   std::set<std::string, std::less<>> failed_files_;
-  bool not_all_read_ = false;  // the sender says so
+  bool not_all_read_ = false;  // the sender reported it
   std::vector<std::string> left_out_;
   std::size_t left_out_bytes_ = 0;
   bool all_listed_ = false;
@@ -248,10 +253,10 @@ class receiver {
   // The durable part in bytes plus entries, and its value in the last report to the client.
   std::uint64_t durable_ = 0;
   std::uint64_t durable_told_ = 0;
-  std::vector<std::uint32_t> named_;  // files with their names since the last report
+  std::vector<std::uint32_t> named_;  // named files since the last report
   bool finishing_ = false;
   bool finished_ = false;
-  bool over_ = false;  // the sender has said its last word
+  bool over_ = false;  // the sender's last frame has arrived
 };
 
 }  // namespace copy

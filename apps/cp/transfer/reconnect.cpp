@@ -8,7 +8,7 @@ namespace {
 
 using cordma::errc;
 
-// Codes that name the network even if a system call reported them.
+// Codes of network errors, also if a system call reported them.
 bool is_of_network(errc code) noexcept {
   switch (code) {
     case errc::timed_out:
@@ -25,17 +25,19 @@ bool is_of_network(errc code) noexcept {
 
 bool is_transient(const cordma::failure& why, stage during) noexcept {
   if (during == stage::first_connect) return false;
-  // A flushed operation has the cause that ended the connection.
+  // A flushed operation carries the cause that ended the connection.
   const bool is_flushed = why.code() == errc::flushed;
   if (is_flushed && why.cause() != nullptr) return is_transient(*why.cause(), during);
   if (is_flushed || is_of_network(why.code())) return true;
   switch (why.code()) {
-    // A process that ends deregisters its memory before its connection closes, perhaps within a frame.
+    // A process that ends deregisters its memory before its connection closes, perhaps within a
+    // frame.
     case errc::truncated:
     case errc::remote_access:
     case errc::remote_not_ready:
     case errc::io_failed: return why.os_errno() == 0;
-    // A listener that ends, or has no room, rejects connect(). A refusal by a server names no operation.
+    // A listener that ends, or has no free entry, rejects connect(). A refusal by a server names no
+    // operation.
     case errc::rejected:
       return during == stage::reconnect && std::string_view(why.operation()) == "connect";
     default: return false;

@@ -23,18 +23,19 @@ struct request {
   std::optional<cordma::transport::kind> transport;
   cordma::wait_mode wait = cordma::wait_mode::adaptive;
   std::uint32_t lanes = 2;
-  // Longest time without progress after a lost connection; 0: a lost connection ends the transfer.
+  // Longest time without progress after a lost connection; with 0 a lost connection ends the
+  // transfer.
   cordma::duration reconnect = std::chrono::seconds(60);
   std::string token;
   bool tls = false;
-  std::string trusted;           // a file of certificates; empty: the system's
+  std::string trusted;           // file of certificates; empty: the system's
   std::uint64_t flip_every = 0;  // see sender; for tests
   unsigned verbose = 0;
   bool itemize = false;
   bool quiet = false;
-  bool progress = false;  // also where no terminal is
+  bool progress = false;  // also without a terminal
   bool stats = false;
-  std::string json;  // a file, "-" standard output; empty: none
+  std::string json;  // file, or "-" for standard output; empty: none
 
   [[nodiscard]] bool is_local() const noexcept { return sources.front().here() && target.here(); }
 };

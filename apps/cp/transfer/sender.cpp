@@ -21,11 +21,11 @@ using cordma::task;
 
 namespace {
 
-constexpr std::uint32_t largest_small = 128U << 10;  // bytes of a file that goes in a bundle
+constexpr std::uint32_t largest_small = 128U << 10;  // size limit of a file in a bundle, in bytes
 constexpr std::size_t most_in_bundle = 512;          // files
 
-// Files that are open at once: enough to have io_uring busy. Most of the descriptors are left to the other side, which
-// may be in this process, to connections, and to other clients.
+// Limit of open files: enough to keep io_uring busy. Most descriptors are left to the other side,
+// which may be in this process, to connections, and to other clients.
 std::size_t most_open_files() noexcept {
   constexpr rlim_t share = 4;
   constexpr rlim_t most = 2 * most_in_bundle;
@@ -93,7 +93,7 @@ task<void> sender::read_lane(std::uint32_t number) {
   pulse_.lane_ended();
 }
 
-// All that is found, as it is found.
+// Lists all entries as they are found.
 task<void> sender::list() {
   constexpr std::size_t at_a_time = 256;
   constexpr std::size_t enough = 512U << 10;  // bytes of a frame
@@ -105,7 +105,7 @@ task<void> sender::list() {
     try {
       more = sources_.next(at_a_time, found);
     } catch (...) {
-      why = std::current_exception();  // there is no memory
+      why = std::current_exception();  // out of memory
     }
   };
   while (more) {
@@ -215,7 +215,7 @@ void sender::take_again(frame_reader& in) {
     refuse(in.kind(), "a chunk that there is not");
   if (j.what.file >= wanted_.size() || wanted_[j.what.file] == wanted::no)
     refuse(in.kind(), "a file that was not wanted");
-  // No more than what is in slots, each a chunk or whole files.
+  // At most the contents of all slots, each a chunk or complete files.
   if (jobs_.size() > entries_.size() + most_slots_of_all)
     refuse(in.kind(), "more chunks than were on their way");
   sent_.take_back(j.what.file, j.index, digest);
@@ -226,7 +226,7 @@ void sender::take_again(frame_reader& in) {
 void sender::take_finished(frame_reader& in) {
   result_.done = decode_tally(in);
   if (!all_listed_ || unanswered_ != 0 || finished_) refuse(in.kind(), "files on their way");
-  // Of a file that has failed not all has come, or been counted.
+  // A failed file may be incomplete, and not counted.
   if (result_.done.manifest != sent_.sum() && !result_.problems.any_failed()) {
     result_.problems.add(
         {problem::kind::failed, ".", "what arrived is not what was sent: the manifests differ"});
@@ -273,7 +273,7 @@ std::uint32_t sender::bytes_of(const entry& e, std::uint64_t index) const noexce
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.chunk_bytes, e.size - begin));
 }
 
-// What is to be sent again when the receiver has finished is of a file that it has given up.
+// Chunks requested again after the receiver has finished belong to a file that it has given up.
 task<void> sender::feed_until_finished() {
   std::stop_token enough = enough_.get_token();
   task<void> feeding = feed();
@@ -284,12 +284,13 @@ task<void> sender::feed_until_finished() {
   }
 }
 
-// What is wanted, in the order in which it is.
+// Sends wanted files in the order of the requests.
 task<void> sender::feed() {
   bundle small;
   std::uint64_t small_bytes = 0;
   while (!finished_) {
-    // Where nothing else is to be sent, or its files are to be closed before others can be opened.
+    // Sends the bundle if no other job is left, or if its files must be closed before others can be
+    // opened.
     if (!small.empty() && (jobs_.empty() || open_ >= most_open_)) {
       bundle full = std::exchange(small, bundle());
       co_await start_bundle(std::move(full));
@@ -333,7 +334,7 @@ task<void> sender::feed() {
   }
 }
 
-// Null where it cannot be read, which is said then.
+// Returns null if the file cannot be read; the error is reported to the receiver.
 std::shared_ptr<sender::outgoing> sender::open(std::uint32_t file) {
   auto f = std::make_shared<outgoing>(*this);
   f->number = file;
@@ -370,7 +371,7 @@ task<void> sender::send_file(want w) {
     progress_.bytes_done += is_there(i) ? bytes_of(e, i) : 0U;
   }
   if (f->left == 0) conclude(*f);
-  // Where the next data begins: what is before it is a hole.
+  // Offset of the next data; a hole precedes it.
   const bool has_holes = e.allocated < e.size;
   std::uint64_t data_at = 0;
   for (std::uint64_t i = 0; i < chunks; ++i) {
@@ -394,7 +395,7 @@ task<void> sender::send_again(std::uint32_t file, std::uint64_t index) {
   std::shared_ptr<outgoing> f = open(file);
   if (!f) co_return;
   f->left = 1;
-  f->ended = true;  // the receiver knows
+  f->ended = true;  // the receiver has had its file_end
   co_await start_chunk(f, index);
 }
 
@@ -411,7 +412,7 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   const cordma::Slice part = buffer.first(bytes);
   int got = f->how == file_end::how::whole ? 0 : -ECANCELED;
   if (got == 0) got = co_await read_chunk(f, part.bytes(), index * options_.chunk_bytes);
-  if (finished_) co_return;  // this file was given up
+  if (finished_) co_return;  // the receiver gave up this file
   if (got != static_cast<int>(bytes)) {
     if (f->how == file_end::how::whole) {
       f->how = got < 0 ? file_end::how::failed : file_end::how::changed;
@@ -430,7 +431,7 @@ task<void> sender::send_chunk(std::shared_ptr<outgoing> f, std::uint64_t index, 
   if (--f->left == 0) conclude(*f);
 }
 
-// What is read goes out.
+// Sends a chunk that has been read.
 task<void> sender::put_chunk(chunk_frame c, std::uint32_t lane_number, cordma::Slice buffer) {
   const cordma::Slice part = buffer.first(c.bytes);
   c.digest = digest_of(part.bytes());
@@ -458,7 +459,7 @@ void sender::say_hole(const outgoing& f, std::uint64_t index) {
   progress_.bytes_done += bytes_of(*f.what, index);
 }
 
-// The frame that tells of it may follow at once.
+// The frame that announces the bytes may follow at once.
 slot_write sender::put(place to, const cordma::Slice& bytes) {
   if (flip_every_ != 0 && ++put_ % flip_every_ == 0 && bytes.size() != 0) {
     bytes.data()[bytes.size() / 2] ^= std::byte{1};
@@ -482,7 +483,7 @@ task<int> sender::read_chunk(std::shared_ptr<outgoing> f, std::span<std::byte> i
   co_return got;
 }
 
-// Bytes read, fewer only at the file's end; or a negative errno.
+// Returns the number of bytes read, which is less only at the end of the file; or a negative errno.
 task<int> sender::read_whole(int fd, std::span<std::byte> into, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < into.size()) {
@@ -507,7 +508,7 @@ task<sender::place> sender::free_place() {
 
 task<cordma::Slice> sender::free_buffer() {
   while (buffers_.empty()) co_await buffer_here_.wait();
-  const cordma::Slice s = buffers_.back();  // the one that was used last may still be in the cache
+  const cordma::Slice s = buffers_.back();  // the last used may still be in the cache
   buffers_.pop_back();
   co_return s;
 }
@@ -549,7 +550,7 @@ task<void> sender::pace(std::uint64_t bytes) {
   if (when > now) co_await cordma::sleep_until(when);
 }
 
-// Nothing of it is left to be sent.
+// Ends a file of which nothing is left to send.
 void sender::conclude(outgoing& f) {
   struct stat now{};
   if (f.how == file_end::how::whole &&

@@ -1,4 +1,4 @@
-// The side that has the files.
+// The side that reads files.
 #pragma once
 
 #include "../files/crew.hpp"
@@ -26,7 +26,7 @@
 
 namespace copy {
 
-// What a transfer came to, as either side knows it at its end.
+// The result of a transfer, as known to either side at its end.
 struct outcome {
   tally done;
   problem_log problems;
@@ -34,10 +34,11 @@ struct outcome {
 };
 using item_sink = std::function<void(const item&)>;
 
-// Sends what a scanner finds and the receiver wants. Bound to the thread of its Worker.
+// Sends the files that a scanner finds and the receiver wants. Bound to the thread of its Worker.
 class sender {
  public:
-  // All of it outlives this. `lanes` are connected, and have sent nothing but the shaking of hands.
+  // REQUIRES: all arguments outlive the sender. `lanes` are connected, and have exchanged only the
+  // handshake.
   sender(cordma::Context& context, cordma::Worker& worker, file_ring& files,
          std::vector<std::unique_ptr<lane>>& lanes, scanner& sources,
          const transfer_options& options, progress& shown, const item_sink& tell);
@@ -45,14 +46,14 @@ class sender {
   sender& operator=(const sender&) = delete;
   ~sender();
 
-  // To the end. Throws cordma::error where the connection breaks or the receiver breaks the rules; what goes wrong
-  // with a file is a problem.
+  // Runs the transfer to its end. Throws cordma::error if the connection breaks or the receiver
+  // violates the protocol. An error of a file is a problem, and does not throw.
   [[nodiscard]] cordma::task<outcome> run();
 
-  // For tests: every so many chunks and bundles one goes out with a wrong bit. 0: none.
+  // For tests: one of every `chunks` chunks and bundles is sent with a wrong bit. 0: none.
   void flip_every(std::uint64_t chunks) noexcept { flip_every_ = chunks; }
-  // Before run(), if the receiver acknowledges: its progress is noted in `done`, and entries of files finished there are
-  // marked. REQUIRES: `done` outlives the sender.
+  // If the receiver acknowledges: its progress is noted in `done`, and entries of files finished
+  // there are marked. REQUIRES: before run(); `done` outlives the sender.
   void keep_in(ledger& done) noexcept { ledger_ = &done; }
 
  private:
@@ -64,10 +65,10 @@ class sender {
   };
   struct job {
     want what;
-    // Not the file, but one chunk of it, which was damaged on its way.
+    // One damaged chunk to send again, instead of the file.
     bool again = false;
     std::uint64_t index = 0;
-    // Nor that, but whether it has this digest.
+    // If set, compares the file with this digest, and sends nothing of it.
     std::optional<file_digest> digest{};
   };
   struct small_file {
@@ -137,7 +138,7 @@ class sender {
   file_ring& files_;
   crew walker_;  // one thread, for the listing
   crew crew_;
-  cordma::semaphore comparing_;  // files that may be open for it
+  cordma::semaphore comparing_;  // limits the files open for comparison
   std::vector<std::unique_ptr<lane>>& lanes_;
   pulse pulse_;
   scanner& sources_;
@@ -145,33 +146,34 @@ class sender {
   progress& progress_;
   const item_sink& tell_;
 
-  std::deque<entry> entries_;  // by their number
+  std::deque<entry> entries_;  // by number
   bool all_listed_ = false;
-  // By number. What is answered has all been sent, but for what comes damaged.
+  // By number. An answered file has been sent completely; only damaged chunks are sent again.
   enum class wanted : unsigned char { no, yes, answered };
   std::vector<wanted> wanted_;
-  std::vector<bool> compared_;  // likewise
+  std::vector<bool> compared_;  // by number
   std::uint64_t unanswered_ = 0;
   std::deque<job> jobs_;
   cordma::auto_event job_here_;
-  std::vector<std::vector<slot_memory>> memory_;  // of each lane, its slots numbered through
-  std::vector<std::vector<bool>> is_free_;        // of each lane, its slots
-  std::deque<place> free_;                        // slots at the receiver
+  // Memory of each lane; slots are numbered across its parts.
+  std::vector<std::vector<slot_memory>> memory_;
+  std::vector<std::vector<bool>> is_free_;  // slots of each lane
+  std::deque<place> free_;                  // free slots at the receiver
   cordma::auto_event place_here_;
   pools pools_;
-  std::vector<cordma::Slice> buffers_;  // of the pools, those free
+  std::vector<cordma::Slice> buffers_;  // free buffers of the pools
   cordma::auto_event buffer_here_;
   cordma::scope* scope_ = nullptr;
-  cordma::time_point next_{};  // where the rate is limited: when the next bytes may go
+  cordma::time_point next_{};  // with a rate limit: when the next bytes may be sent
   manifest sent_;
   std::uint64_t flip_every_ = 0;
-  std::uint64_t put_ = 0;  // chunks and bundles
+  std::uint64_t put_ = 0;  // chunks and bundles sent
   outcome result_;
   ledger* ledger_ = nullptr;
   bool finished_ = false;
-  std::stop_source enough_;  // requested then
+  std::stop_source enough_;  // stop is requested when `finished_` is set
   const std::size_t most_open_;
-  std::size_t open_ = 0;  // files
+  std::size_t open_ = 0;  // open files
   cordma::auto_event closed_here_;
 };
 

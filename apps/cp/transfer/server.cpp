@@ -1,4 +1,4 @@
-// The server's half of shaking hands.
+// The server's half of the handshake.
 #include "../protocol/greeting.hpp"
 #include "session.hpp"
 
@@ -28,10 +28,10 @@ failing kind_of(const std::exception& e) noexcept {
 
 }  // namespace
 
-// A session whose further lanes are still to come.
+// A session that waits for its further lanes.
 struct server::waiting {
   const lane* control = nullptr;
-  lanes ways;  // from 1 on; null where it has not come
+  lanes ways;  // from lane 1 on; null until it has arrived
   std::size_t missing = 0;
   cordma::event complete;
 
@@ -45,7 +45,7 @@ struct server::running {
   cordma::event over;
 };
 
-// As long as it lives a session can be ended by one that goes on with its transfer.
+// Registers a session during its life, so that a later session of the same transfer can end it.
 class server::registration {
  public:
   registration(server& owner, std::string transfer)
@@ -65,7 +65,7 @@ class server::registration {
 
  private:
   server& owner_;
-  std::string transfer_;  // empty: its client does not connect again
+  std::string transfer_;  // empty: the client does not reconnect
   running session_;
 };
 
@@ -78,7 +78,7 @@ task<void> server::serve(cordma::Listener& listener, int most) {
   co_await all.join();
 }
 
-// Goes on when no more clients are served: those there are have further lanes.
+// Continues after the last client was accepted, because clients have further lanes.
 task<void> server::accept_all(cordma::Listener* listener, cordma::scope* clients, int most) {
   for (int begun = 0;;) {
     cordma::ConnectionRequest request = co_await listener->next();
@@ -97,7 +97,7 @@ task<void> server::accept_all(cordma::Listener* listener, cordma::scope* clients
   }
 }
 
-// Rejected, then.
+// Rejects a request with an unsuitable TLS setting, and returns true.
 bool server::is_unfit(cordma::ConnectionRequest& request, const greeting& g) {
   const auto reject = [&](unfit why, const char* said) {
     request.reject(encode(why)).value();
@@ -126,7 +126,7 @@ task<std::unique_ptr<lane>> server::accept(cordma::ConnectionRequest request, bo
   co_return way;
 }
 
-// A client that fails is that client's trouble.
+// An error of one client does not end the server.
 task<void> server::serve_one(cordma::ConnectionRequest request, greeting g) {
   const std::string peer = request.peer_address();
   lanes ways;
@@ -139,7 +139,7 @@ task<void> server::serve_one(cordma::ConnectionRequest request, greeting g) {
     refusal = e.what();
   }
   if (!refusal.empty()) handlers_.log(peer, refusal);
-  if (--left_ == 0) clients_->cancel();  // all that were to be served have been
+  if (--left_ == 0) clients_->cancel();  // all clients have been served
 }
 
 task<client_request> server::shake_hands(lane* way, std::string peer, nonce* id) {
@@ -160,7 +160,7 @@ task<client_request> server::shake_hands(lane* way, std::string peer, nonce* id)
   const nonce theirs = read_nonce(proof);
   proof.end();
   r.where = handlers_.find(r.asked.module, r.peer);
-  // Whether there is such a module is nobody's business who may not use it.
+  // A client without access to the module does not learn whether it exists.
   if (r.where == nullptr || !equal(theirs, proof_of(r.where->token, prover::client, r.asked.random,
                                                     mine, told, channel))) {
     cordma::throw_error({cordma::errc::not_permitted,
@@ -186,7 +186,7 @@ task<void> server::talk(lanes* ways, std::string peer) {
   } catch (const std::exception& e) {
     if (l.begun()) throw;
     const auto* const error = dynamic_cast<const cordma::error*>(&e);
-    // A server that ends does not refuse the client, which may connect again.
+    // A server that ends does not refuse the client, which may reconnect.
     if (error != nullptr && error->condition() == cordma::errc::canceled) throw;
     refusal = e.what();
     kind = kind_of(e);
@@ -199,12 +199,12 @@ task<void> server::talk(lanes* ways, std::string peer) {
     co_await l.write_out();
     co_await l.stream().close();
   } catch (const cordma::error&) {
-  }  // it went when it had heard enough: the reason is logged all the same
+  }  // the client closed after it read the reason; it is logged all the same
   cordma::throw_error({cordma::errc::rejected, refusal});
 }
 
-// As the only session of its transfer: one that its client has lost the connection to may not know it yet, and has files of
-// the target open.
+// Runs as the only session of its transfer. An earlier session may not have detected that its
+// connection is lost, and has files of the target open.
 task<void> server::carry_out_alone(lanes* ways, client_request r, nonce id) {
   std::string transfer;
   if (r.asked.transfer != nonce{}) transfer = r.asked.module + '/' + key_of(r.asked.transfer);
@@ -220,7 +220,8 @@ task<void> server::carry_out_alone(lanes* ways, client_request r, nonce id) {
   }
 }
 
-// A session that waits for a disk ends later. Until then its open files are unavailable to the next session.
+// A session that waits for a disk ends later. Until then its open files are unavailable to the next
+// session.
 task<void> server::end_earlier(std::string transfer) {
   constexpr auto longest = std::chrono::seconds(15);
   const auto found = running_.find(transfer);
@@ -238,7 +239,7 @@ task<void> server::gather_and_carry_out(lanes* ways, client_request r, nonce id)
   co_await handlers_.carry(std::move(r), *ways);
 }
 
-// Tells the client that it is welcome, and waits for the rest of its lanes.
+// Sends the welcome to the client, and waits for its further lanes.
 task<void> server::gather_lanes(lanes* ways, std::uint32_t count, nonce id) {
   waiting w;
   w.control = ways->front().get();
@@ -259,7 +260,7 @@ task<void> server::gather_lanes(lanes* ways, std::uint32_t count, nonce id) {
   for (std::unique_ptr<lane>& way : w.ways) ways->push_back(std::move(way));
 }
 
-// Throws where no session waits for it.
+// Throws if no session waits for this lane.
 server::waiting& server::session_of(const greeting& g) {
   const auto found = waiting_.find(key_of(g.session));
   if (found == waiting_.end() || !found->second->lacks(g.number) ||
@@ -269,8 +270,8 @@ server::waiting& server::session_of(const greeting& g) {
   return *found->second;
 }
 
-// A session's id can be seen on its way. Over TLS whoever has seen it has nothing: a lane is taken once it has shown that
-// the other end of the session's first lane is its other end, too.
+// An observer of the network can see a session's id. Over TLS the id is not sufficient: a lane is
+// accepted only after it has proved that its other end is that of the session's first lane.
 task<void> server::take_lane(cordma::ConnectionRequest request, greeting g) {
   const std::string peer = request.peer_address();
   std::string refusal;
@@ -278,7 +279,7 @@ task<void> server::take_lane(cordma::ConnectionRequest request, greeting g) {
     [[maybe_unused]] const waiting& now = session_of(g);
     std::unique_ptr<lane> way = co_await accept(std::move(request), g.tls);
     if (g.tls) co_await hear_join(way.get(), g);
-    waiting& w = session_of(g);  // other lanes have come meanwhile, or it has ended
+    waiting& w = session_of(g);  // other lanes may have arrived, or the session ended
     w.ways[g.number - 1] = std::move(way);
     if (--w.missing == 0) w.complete.set();
   } catch (const std::exception& e) {

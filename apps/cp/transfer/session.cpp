@@ -1,4 +1,4 @@
-// The client's half.
+// The client's half of the handshake.
 #include "session.hpp"
 
 #include "../protocol/greeting.hpp"
@@ -14,7 +14,7 @@ using cordma::task;
 
 namespace {
 
-// What all connections of a session have in common.
+// State that all connections of a session share.
 struct way_there {
   cordma::Context* context = nullptr;
   cordma::Worker* worker = nullptr;
@@ -28,7 +28,7 @@ struct way_there {
 
 std::string host_of(const std::string& address) {
   std::string host = cordma::parse_address(address).value().host;
-  const std::size_t zone = host.find('%');  // of this machine alone
+  const std::size_t zone = host.find('%');  // valid on this machine only
   if (zone != std::string::npos) host.resize(zone);
   return host;
 }
@@ -57,7 +57,7 @@ task<std::unique_ptr<lane>> open_way(way_there& there, greeting g) {
   co_return way;
 }
 
-// Over TLS each end shows that it is the one that the first lane has led to.
+// Over TLS each end proves that it is the end of the first lane.
 task<void> join(lane& way, nonce key, std::uint32_t number, std::chrono::seconds time) {
   const nonce channel = channel_of(way).value();
   frame_writer(way.out(), frame_kind::join)

@@ -1,4 +1,4 @@
-// From an address to lanes: the client's and the server's half of shaking hands.
+// Connects an address to lanes: the handshake of client and server.
 #pragma once
 
 #include "../protocol/auth.hpp"
@@ -22,52 +22,53 @@ using lanes = std::vector<std::unique_ptr<lane>>;
 struct connection {
   lanes ways;
   std::string transport;
-  std::string reason;  // why this one
-  std::string cipher;  // of TLS; empty: without
-  // Of a pull: the one source is not a directory.
+  std::string reason;  // why this transport was chosen
+  std::string cipher;  // of TLS; empty without TLS
+  // In a pull: the one source is not a directory.
   bool single_file = false;
 };
 
-// With `tls`, unless that is null, and then only with it. Throws cordma::error: rejected (with what the server says, or
-// what is wrong with its certificate), and what connecting throws.
+// Connects and completes the handshake. Requires TLS if `tls` is not null. Throws cordma::error:
+// rejected, with the server's reason or the fault of its certificate; and the errors of
+// Worker::connect().
 [[nodiscard]] cordma::task<connection> connect(cordma::Context& context, cordma::Worker& worker,
                                                std::string address, hello asked, std::string token,
                                                std::optional<cordma::transport::kind> only,
                                                const tls_context* tls = nullptr);
 
-// What a server lets its clients have.
+// A directory that a server offers to its clients.
 struct module {
   std::string name;
   std::string path;
-  std::string token;  // empty: whoever asks
+  std::string token;  // empty: any client
   bool read_only = true;
-  bool devices = false;  // clients may make them
+  bool devices = false;  // clients may create devices
 };
 
-// What a server does with TLS; it is over tcp.
+// TLS of a server; over tcp only.
 struct server_tls {
-  const tls_context* with = nullptr;  // null: nothing
-  bool required = false;              // who comes without is rejected, on whatever transport
+  const tls_context* with = nullptr;  // null: no TLS
+  bool required = false;              // clients without TLS are rejected, on every transport
 };
 
-// What was asked for by somebody who may.
+// A request of a client that is permitted to make it.
 struct client_request {
   hello asked;
   const module* where = nullptr;
   std::string peer;
 };
-// Carries a request out, on lanes that are there. What it throws is told by whoever called.
+// Carries out a request on connected lanes. The caller reports exceptions.
 using carry_out = std::function<cordma::task<void>(client_request, lanes&)>;
 
 struct greeting;
 
-// Takes requests from a Listener. Bound to the thread of the Worker.
+// Serves requests from a Listener. Bound to the thread of the Worker.
 class server {
  public:
-  // Looks at what is asked for before anything is promised; says whether a pull is of a single file. Throws
+  // Checks a request before it is accepted. Returns true if a pull is of a single file. Throws
   // std::exception to refuse, with a reason for the client.
   using examine = std::function<bool(const client_request&)>;
-  // Null: there is no such module (or none for that peer).
+  // Returns null if no such module exists, or none for this peer.
   using find_module =
       std::function<const module*(const std::string& name, const std::string& peer)>;
   struct handlers {
@@ -79,11 +80,11 @@ class server {
   server(cordma::Context& context, handlers h, server_tls tls = {})
       : context_(context), handlers_(std::move(h)), tls_(tls) {}
 
-  // Ends after `most` clients (0: never), or by cancellation.
+  // Serves clients until `most` have been served (0: no limit) or it is canceled.
   [[nodiscard]] cordma::task<void> serve(cordma::Listener& listener, int most);
 
  private:
-  struct waiting;  // a session whose further lanes are still to come
+  struct waiting;  // a session that waits for its further lanes
   struct running;  // a session of a client that may reconnect
   class registration;
 

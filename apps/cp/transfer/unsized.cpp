@@ -1,4 +1,4 @@
-// Files that come without a length, and what is written in order, to standard output.
+// Files of unknown length, and output in order to standard output.
 #include "../files/whole.hpp"
 #include "incoming.hpp"
 #include "sender.hpp"
@@ -29,7 +29,7 @@ void receiver::consider_output(std::uint32_t number, const entry& e) {
   want_file(number, e, item::change::made);
 }
 
-// Whether the chunk may come. Of a stream it is known from now on.
+// Refuses a chunk that is not expected. Adds an expected chunk of a stream to the missing ones.
 void receiver::expect(incoming& f, const chunk_frame& c) {
   constexpr const char* unwanted = "a place that was not wanted";
   if (f.is_stream()) {
@@ -57,12 +57,13 @@ void receiver::end_stream(incoming& f, std::uint64_t bytes) {
   }
   f.left += chunks - f.missing.size();
   f.missing.resize(chunks, true);
-  --f.left;  // the end itself
+  --f.left;  // the end of the stream
   entries_[f.number].size = bytes;
   progress_.bytes_found += bytes;
 }
 
-// A hole where there are no bytes. 0, or errno; also where it has failed before its turn came.
+// Writes zeros for a hole. Returns 0, or errno; also 0 if the file has failed before the turn of
+// this chunk.
 task<int> receiver::write_in_turn(std::shared_ptr<incoming> f, const chunk_frame& c,
                                   std::span<const std::byte> bytes) {
   while (f->next != c.index && f->why.empty()) {
@@ -103,7 +104,7 @@ task<void> sender::send_stream(std::uint32_t file) {
     };
     crew_job reading = crew_.run(work);
     co_await reading;
-    if (!result_.problems.empty()) got = -ECANCELED;  // the receiver cannot have it
+    if (!result_.problems.empty()) got = -ECANCELED;  // the receiver reported an error
     if (got > 0) {
       const auto bytes = static_cast<std::uint32_t>(got);
       end.bytes += bytes;

@@ -20,7 +20,7 @@ using cordma::task;
 
 namespace {
 
-// Links that stay below `root` are followed. Without a directory errno says why.
+// Opens a directory below `root`. Follows links that stay below `root`. On failure sets errno.
 cordma::unique_fd open_below(int root, const char* path) {
   constexpr std::uint64_t how = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   const int fd = open_resolved(root, path, O_PATH | O_DIRECTORY, how);
@@ -34,7 +34,7 @@ cordma::unique_fd open_below(int root, const char* path) {
                      path + ": " + (leads_out ? "leads out of the module" : std::strerror(error)));
 }
 
-// The directory that is written to.
+// Opens the target directory.
 target open_target(const destination& where) {
   cordma::result<target> opened = target::open(where.root, target::missing::is_made);
   if (opened) return std::move(opened).value();
@@ -49,7 +49,7 @@ std::string way_by(const cordma::unique_fd& fd) {
   return "/proc/self/fd/" + std::to_string(fd.get());
 }
 
-// An empty directory for a target that is not there and is not to be made.
+// An empty directory in place of a target that does not exist and is not to be created.
 class stand_in {
  public:
   stand_in() = default;
@@ -99,7 +99,7 @@ held_path hold_below(const std::string& root, const std::string& path, const std
     }
     if (errno != ENOENT && errno != ENOTDIR) fail(called, errno);
   }
-  // The longest part of its parents that there is.
+  // The longest existing part of its parents.
   std::string there = path;
   std::string rest;
   for (;;) {
@@ -111,7 +111,7 @@ held_path hold_below(const std::string& root, const std::string& path, const std
     p.held = open_below(top.get(), there.c_str());
     if (!p.held && (errno != ENOENT || top_is_next)) fail(called, errno);
     if (!p.held) continue;
-    // What leads nowhere now may lead out later.
+    // A dangling link may lead out of the module later.
     struct stat s{};
     const bool is_link =
         ::fstatat(p.held.get(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(s.st_mode);
@@ -129,7 +129,7 @@ source source_of(const std::string& path) {
   while (p.size() > 1 && p.back() == '/') p.pop_back();
   const bool slash = p.size() != path.size() || p == "/";
   const std::string last = p.substr(p.rfind('/') + 1);
-  // Only with a '/' behind it a symlink is where it leads to.
+  // A symlink is followed only with a trailing '/'.
   if (slash && p != "/") p += '/';
   return {p, slash || last == "." || last == ".."};
 }
@@ -176,7 +176,7 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
                           transfer_options options, progress& shown, item_sink tell, ledger* done) {
   const filter chosen = filter_of(rules);
   stand_in empty;
-  if (where.output >= 0) where.root = "/";  // of which nothing is used
+  if (where.output >= 0) where.root = "/";  // nothing below it is used
   if (options.dry_run && ::access(where.root.c_str(), F_OK) != 0) where.root = empty.make();
   target into = open_target(where);
   file_ring files(worker.loop());
@@ -191,10 +191,11 @@ task<outcome> receive_all(cordma::Context& context, cordma::Worker& worker, lane
 
 namespace {
 
-// What a client may name, opened: all of it is below its module.
+// Opens the paths that a client names. All of them are below its module.
 class places {
  public:
-  // REQUIRES that it outlives what place() gives. An empty path of the module is this process's own disk.
+  // REQUIRES: it outlives the results of place(). An empty path of the module stands for the local
+  // file system of this process.
   explicit places(const module& where) : where_(where) {}
   [[nodiscard]] std::string place(std::string path, links last) {
     if (where_.path.empty()) return path;
@@ -202,7 +203,7 @@ class places {
     held_.push_back(hold_below(where_.path, path, called(path), last));
     return held_.back().path;
   }
-  // By who names it.
+  // Returns the client's name of a path.
   [[nodiscard]] std::string called(std::string path) const {
     while (path.ends_with('/') && path != "/") path.pop_back();
     if (where_.path.empty()) return path;
@@ -217,7 +218,7 @@ class places {
       }
       const bool contents = source_of(p).contents;
       std::string path = place(p, contents ? links::followed : links::kept);
-      if (contents && !path.ends_with('/')) path += '/';  // a file that is put so is an error
+      if (contents && !path.ends_with('/')) path += '/';  // a file with a trailing '/' is an error
       all.push_back(source_of(path));
       all.back().called = called(p);
     }
@@ -248,7 +249,7 @@ class places {
 bool examine_request(const client_request& r) {
   const hello& h = r.asked;
   [[maybe_unused]] const filter chosen = filter_of(h.rules);
-  constexpr std::uint64_t least_slots = 2;  // of a lane
+  constexpr std::uint64_t least_slots = 2;  // for each lane
   if (least_slots * h.lanes * h.options.chunk_bytes > most_memory_of_a_client) {
     throw std::runtime_error(
         "so many lanes of so long chunks take more memory than a client may have");
@@ -269,7 +270,7 @@ task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker, c
   progress unseen;
   const item_sink nobody = [](const item&) {};
   if (h.way == direction::push) {
-    const bool is_own = r.where->path.empty();  // of this program itself
+    const bool is_own = r.where->path.empty();  // the server inside this program
     h.options.devices = h.options.devices && (is_own || r.where->devices);
     const std::string path = named.place(h.paths.front(), links::followed);
     const bool output = is_own && path == "-";

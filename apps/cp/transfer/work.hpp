@@ -1,4 +1,4 @@
-// A transfer between lanes that are there and files that are here.
+// Runs a transfer between connected lanes and local files.
 #pragma once
 
 #include "../protocol/asked.hpp"
@@ -16,37 +16,40 @@
 
 namespace copy {
 
-// A place below a directory that is reached by no way out of it: what is open, and a path by way of it
-// ("/proc/self/fd/7/name"), good while this lives. What of it does not exist is left to be made.
+// A place below a directory, reached without leaving that directory: an open descriptor, and a path
+// through it ("/proc/self/fd/7/name"), valid during the life of this object. Missing parts of the
+// path are not created.
 struct held_path {
   cordma::unique_fd held;
   std::string path;
 };
-// What a symlink is that the last name of a path stands for: where it leads to (which must be below, too), or itself.
+// Treatment of a symlink as the last name of a path: followed (its target must also be below the
+// directory), or kept as a link.
 enum class links : unsigned char { followed, kept };
-// `path` is relative, or empty. Throws failed_place, of what its user calls `called`.
+// `path` is relative, or empty. Throws failed_place with a message about `called`, the user's name
+// of the path; std::runtime_error if `path` leads out of `root`.
 [[nodiscard]] held_path hold_below(const std::string& root, const std::string& path,
                                    const std::string& called, links last);
 
-// "a/b/" is what is in a/b; so is "." at the end.
+// "a/b/" names the contents of a/b, as does a path that ends in ".".
 [[nodiscard]] source source_of(const std::string& path);
-// Whether the one source is something else than a directory; of one that is not there nothing else is to be expected.
+// True if the only source is not a directory; also true if it does not exist.
 [[nodiscard]] bool is_single_file(const std::vector<source>& sources);
 
-// Where a file or a tree goes that is to be at `path`, as cp and rsync have it.
+// The target of a file or tree that is to be written to `path`, with the rules of cp and rsync.
 struct destination {
-  std::string root;       // a directory, to be made where it is missing
-  std::string only_name;  // what the single file is called in it; empty: as it was called
-  int output = -1;        // instead of all that: the single file is written there, in order
-  std::string called{};   // by its user, in what is said of it; empty: as `root`
-  std::optional<named_sources> asked{};  // of a server, of which nothing else may come
+  std::string root;       // directory; created if it is missing
+  std::string only_name;  // name of the single file in it; empty: the name of the source
+  int output = -1;        // if set, the single file is written there instead, in order
+  std::string called{};   // user's name of it, for messages; empty: `root`
+  std::optional<named_sources> asked{};  // the only entries that the server may send
 };
 // Standard output.
 [[nodiscard]] destination to_output() noexcept;
 [[nodiscard]] destination choose(const std::string& path, bool is_directory, bool single_file);
 
-// Throw cordma::error, std::exception. A client that may reconnect passes `done`, which receives the finished files and
-// totals; else null.
+// Throw cordma::error, std::exception. A client that may reconnect passes `done`, which receives
+// the finished files and totals; otherwise it is null.
 [[nodiscard]] cordma::task<outcome> send_all(cordma::Context& context, cordma::Worker& worker,
                                              lanes& ways, std::vector<source> sources,
                                              std::vector<std::string> rules,
@@ -61,7 +64,7 @@ struct destination {
 
 inline constexpr std::uint64_t most_memory_of_a_client = 256U << 20;  // bytes, at a server
 
-// What a server does for whoever may: see server.
+// The functions of a server for permitted requests; see server::handlers.
 [[nodiscard]] bool examine_request(const client_request& r);
 [[nodiscard]] cordma::task<void> carry_out_request(cordma::Context& context, cordma::Worker& worker,
                                                    client_request r, lanes& ways);

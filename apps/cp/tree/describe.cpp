@@ -23,7 +23,7 @@ std::uint64_t read_boot() noexcept {
   return is_known ? digest_of(boot) : 0;
 }
 
-// Where the boot is not known, files of other machines may be taken for this one's.
+// If the boot is unknown, files of other machines may be mistaken for this machine's.
 std::uint64_t which_file(const struct stat& s) noexcept {
   const std::uint64_t words[] = {this_boot(), s.st_dev, s.st_ino};
   return digest_of(std::as_bytes(std::span(words)));
@@ -37,7 +37,7 @@ std::uint64_t this_boot() noexcept {
 }
 
 entry describe(const struct stat& s, entry_kind kind) {
-  constexpr std::uint64_t block_bytes = 512;  // of st_blocks, whatever the file system's are
+  constexpr std::uint64_t block_bytes = 512;  // unit of st_blocks on every file system
   entry e;
   e.kind = kind;
   e.mode = s.st_mode & 07777;
@@ -53,7 +53,7 @@ entry describe(const struct stat& s, entry_kind kind) {
     e.device = S_ISCHR(s.st_mode) || S_ISBLK(s.st_mode) ? s.st_rdev : 0;
   }
   e.modified = {.s = s.st_mtim.tv_sec, .ns = static_cast<std::uint32_t>(s.st_mtim.tv_nsec)};
-  // What nobody can set back, beside what is it.
+  // The time of change, which cannot be set back, and the identity of the file.
   const std::uint64_t words[] = {static_cast<std::uint64_t>(s.st_dev), s.st_ino,
                                  static_cast<std::uint64_t>(s.st_ctim.tv_sec),
                                  static_cast<std::uint64_t>(s.st_ctim.tv_nsec)};
@@ -72,11 +72,12 @@ const char* why_left_out(mode_t mode) noexcept {
 }
 
 bool is_gone(int error) noexcept {
-  return error == ENOENT || error == ENOTDIR || error == ELOOP;  // or another thing is there now
+  // or it has been replaced by another entry
+  return error == ENOENT || error == ENOTDIR || error == ELOOP;
 }
 
 std::string reason(int error) {
-  // What RESOLVE_BENEATH says.
+  // EXDEV is the error of RESOLVE_BENEATH.
   return error == EXDEV ? "leads out of what may be read" : std::strerror(error);
 }
 

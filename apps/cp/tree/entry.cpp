@@ -17,8 +17,8 @@ void problem_log::add(problem p) {
 }
 
 bool stays_inside(const std::string& path) noexcept {
-  constexpr std::size_t longest_name = 255;   // bytes: NAME_MAX
-  constexpr std::size_t longest_path = 4095;  // PATH_MAX without the 0 at its end
+  constexpr std::size_t longest_name = 255;   // NAME_MAX, in bytes
+  constexpr std::size_t longest_path = 4095;  // PATH_MAX without the terminating 0
   if (path == ".") return true;
   if (path.size() > longest_path || path.find('\0') != std::string::npos) return false;
   std::string_view rest = path;

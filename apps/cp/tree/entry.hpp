@@ -1,4 +1,4 @@
-// What sender and receiver say of one thing in a tree.
+// The description of one entry of a tree, as sender and receiver exchange it.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace copy {
 
-// stream: a file whose length shows at its end; its sender has it from a pipe.
+// stream: a file of unknown length, which its sender reads from a pipe.
 enum class entry_kind : std::uint8_t {
   directory = 1,
   file = 2,
@@ -20,7 +20,7 @@ enum class entry_kind : std::uint8_t {
 };
 inline constexpr auto last_entry_kind = entry_kind::special;
 
-// Whether what it stands for has bytes that are sent.
+// True if entries of this kind have contents, which are sent.
 [[nodiscard]] constexpr bool has_contents(entry_kind k) noexcept {
   return k == entry_kind::file || k == entry_kind::stream;
 }
@@ -31,11 +31,11 @@ struct attribute {
   friend bool operator==(const attribute&, const attribute&) = default;
 };
 
-// Of one entry: what is more is not sent, since an entry is part of one frame.
+// Limits of one entry, because an entry is part of one frame. More attributes are not sent.
 inline constexpr std::size_t most_attributes = 256;
 inline constexpr std::size_t most_attribute_bytes = 448U << 10;  // names and values
 
-// Since 1970, as the file system keeps it.
+// Time since 1970, with the resolution of the file system.
 struct file_time {
   std::int64_t s = 0;
   std::uint32_t ns = 0;
@@ -47,61 +47,65 @@ struct entry {
   std::uint32_t mode = 0;  // permission bits, with set-id and sticky: 07777
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::uint64_t size = 0;  // bytes; 0 unless it is a file; of a stream, once it has ended
+  std::uint64_t size = 0;  // bytes; 0 unless it is a file; of a stream, set at its end
   std::uint64_t allocated =
-      0;  // bytes that the file system keeps of it; less than size: there are holes
+      0;  // allocated bytes in the file system; less than size if there are holes
   file_time modified;
-  // Of what is special: S_IFIFO, S_IFSOCK, S_IFCHR or S_IFBLK.
+  // For special entries: S_IFIFO, S_IFSOCK, S_IFCHR or S_IFBLK.
   std::uint32_t type = 0;
-  // Of a device its number. Of a file what tells which it is from all others, of other machines too, whatever is written
-  // to it: so that one in place of which it is to come is seen to be it. 0: not known.
+  // For a device its number. For a file an identity that distinguishes it from all other files, on
+  // all machines, and is independent of its contents: with it a source that is also the target is
+  // detected. 0: unknown.
   std::uint64_t device = 0;
-  // Of what its sender has there at the moment: another where it was written to, or is another file, whatever its size and
-  // time. 0: not known.
+  // Version of the sender's file. It changes when the file is written or replaced by another file,
+  // independent of size and time. 0: unknown.
   std::uint32_t version = 0;
-  // An earlier connection of the same transfer has brought it: it need not come again if it is there.
+  // An earlier connection of the same transfer has transferred it: it is not sent again if it
+  // exists.
   bool finished = false;
-  // Relative to the target, '/' between the parts, any other bytes but 0; "." is the target itself.
+  // Relative to the target; '/' between the parts; any other bytes except 0. "." is the target
+  // itself.
   std::string path;
-  // Of a symlink its text; of a hard link the path of what it is another name of, which comes before.
+  // For a symlink its text; for a hard link the path of its first name, an earlier entry.
   std::string target;
-  std::vector<attribute> attributes;  // where they were asked for
-  // Of the scanner that found it, to find it again; not sent, and 0 with who receives it.
+  std::vector<attribute> attributes;  // if they were requested
+  // Number with which the scanner finds the entry again. It is not sent, and 0 at the receiver.
   std::uint32_t origin = 0;
 };
 
-// What is not sent, not received, or not kept as it was, and why.
+// An entry that was not sent, not received or not kept unchanged, with the reason.
 struct problem {
   enum class kind : std::uint8_t {
     left_out =
-        1,  // of a kind that was not asked for, or that there is no right to: nothing was to be expected
-    failed = 2,    // it, or something of it, is not at the target
-    vanished = 3,  // it was there when the tree was listed, and not when it was read
-    limit = 4,     // it would have been deleted, but for --max-delete
+        1,       // of a kind that was not requested or not permitted, so it was not to be expected
+    failed = 2,  // it, or a part of it, is not at the target
+    vanished = 3,  // it existed when the tree was listed, and not when it was read
+    limit = 4,     // --max-delete prevented its deletion
   };
   kind what = kind::failed;
   std::string path;
   std::string why;  // "Permission denied"
-  // Of what is left out: where it would be in the tree. What is there stays, whatever --delete says; empty: nothing does.
+  // For left_out: its path in the tree. --delete keeps an existing entry there. Empty: none.
   std::string place{};
 };
 
-// What went wrong in a transfer. A peer may say what it likes: of what is beyond the bound only the number is kept.
+// The problems of a transfer. A peer may report any number; beyond the limit only their number is
+// kept.
 class problem_log {
  public:
-  static constexpr std::size_t most_bytes = 64U << 20;  // of what is remembered
+  static constexpr std::size_t most_bytes = 64U << 20;  // of stored problems
   void add(problem p);
-  // Of what is remembered.
+  // The stored problems.
   [[nodiscard]] auto begin() const noexcept { return all_.begin(); }
   [[nodiscard]] auto end() const noexcept { return all_.end(); }
   [[nodiscard]] std::size_t size() const noexcept { return all_.size(); }
   [[nodiscard]] bool empty() const noexcept { return all_.empty(); }
   [[nodiscard]] std::uint64_t not_remembered() const noexcept { return more_; }
-  // Of all.
+  // For all problems, stored or not.
   [[nodiscard]] bool has(problem::kind k) const noexcept {
     return has_[static_cast<std::size_t>(k)];
   }
-  // Of what is left out nothing was to be expected: that has not failed.
+  // Entries that were left out were not to be expected, and have not failed.
   [[nodiscard]] bool any_failed() const noexcept {
     return has(problem::kind::failed) || has(problem::kind::vanished);
   }
@@ -113,8 +117,9 @@ class problem_log {
   std::array<bool, 5> has_{};  // by kind
 };
 
-// Whether a name from a peer stays where it is put: relative, without "." and "..", without an empty part and
-// without a byte 0; no part is longer than 255 bytes, the whole not longer than 4095. "." alone is fine.
+// True if a name from a peer stays inside its directory: it is relative, without "." and "..",
+// without an empty part and without a byte 0; no part is longer than 255 bytes, the path not longer
+// than 4095. "." alone is valid.
 [[nodiscard]] bool stays_inside(const std::string& path) noexcept;
 
 }  // namespace copy

@@ -8,13 +8,13 @@
 namespace copy {
 namespace {
 
-constexpr std::size_t longest_pattern = 4095;  // bytes, as a path
+constexpr std::size_t longest_pattern = 4095;  // bytes, as for a path
 
 std::string_view last_name(std::string_view path) noexcept {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// Where the last `count` names of it begin; npos: it has fewer.
+// Returns the offset of the last `count` names in the path; npos if it has fewer.
 std::size_t begin_of_last(std::string_view path, std::size_t count) noexcept {
   std::size_t end = path.size();
   for (;;) {
@@ -36,7 +36,7 @@ bool matches_plainly(std::string_view pattern, std::string_view path) noexcept {
 
 }  // namespace
 
-// As rsync reads it: where "**" stands and how many '/' there are is a matter of its text, escaped or not.
+// As in rsync, the positions of "**" and the number of '/' depend on the text only, escaped or not.
 filter::rule filter::compile(decision d, std::string_view pattern) {
   rule r;
   r.what = d;

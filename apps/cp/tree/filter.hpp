@@ -8,21 +8,24 @@
 
 namespace copy {
 
-// The first rule that matches decides; what none matches is in. A pattern (rsync(1), "PATTERN MATCHING RULES"): one
-// that begins with '/' is matched from the top of the transfer, any other at the end of the path, from a '/' on; one
-// that ends with '/' matches directories only. '*' is any run of bytes but '/', '**' any run, '?' any byte but '/',
-// '[a-z]', '[[:alpha:]]' and '[!a-z]' one of them; '\' takes the next byte as it is, in a pattern that has a '*', '?'
-// or '[', and is itself in any other. "dir/***" is "dir/" and all below it. With a '/' or a '**' inside, the pattern
-// is matched with the whole path, else with the last name alone. Bound to one thread while rules are added.
+// An ordered list of rules. The first matching rule decides; a path without a matching rule is
+// included. Patterns are those of rsync(1), "PATTERN MATCHING RULES". A pattern that begins with
+// '/' is matched from the top of the transfer, any other at the end of the path, after a '/'. A
+// pattern that ends with '/' matches directories only. '*' matches any run of bytes except '/',
+// '**' any run, '?' any byte except '/', and '[a-z]', '[[:alpha:]]' and '[!a-z]' one byte of a
+// class. In a pattern with a '*', '?' or '[', '\' escapes the next byte; in any other pattern it is
+// an ordinary byte. "dir/***" matches "dir/" and everything below it. A pattern with a '/' or a
+// '**' inside is matched with the complete path, any other with the last name only. Bound to one
+// thread while rules are added.
 class filter {
  public:
   enum class decision : unsigned char { include, exclude };
-  // Throws std::invalid_argument, saying what is wrong with it: an open '[', a '\' with nothing behind it, more than
-  // 4095 bytes, nothing at all.
+  // Throws std::invalid_argument with the fault: an open '[', a '\' at the end, more than 4095
+  // bytes, an empty pattern.
   void add(decision d, std::string_view pattern);
-  // `path` is relative to the top of the transfer, as entry::path; "." is never excluded. What is below an excluded
-  // directory is not asked for: whoever walks the tree does not go there. Takes at most a time that grows with
-  // pattern times path squared, whatever the pattern.
+  // `path` is relative to the top of the transfer, as entry::path; "." is never excluded. The
+  // caller does not walk into an excluded directory, so paths below it are not tested. The time is
+  // at most proportional to the pattern's length times the square of the path's length.
   [[nodiscard]] bool excludes(std::string_view path, bool is_directory) const noexcept;
   [[nodiscard]] bool empty() const noexcept { return rules_.empty(); }
 
@@ -33,12 +36,12 @@ class filter {
     decision what = decision::exclude;
     std::string pattern;  // without the '/' at either end
     start from = start::top;
-    std::size_t parts = 0;  // for last_parts: how many names it spans
+    std::size_t parts = 0;  // for last_parts: number of names that it spans
     bool whole_path = false;
     bool directories_only = false;
     bool wild = false;
-    bool slash_before = false;  // "**/x" is "x" at the top, too
-    bool slash_behind = false;  // "x/***" is the directory "x", too
+    bool slash_before = false;  // "**/x" also matches "x" at the top
+    bool slash_behind = false;  // "x/***" also matches the directory "x"
   };
   [[nodiscard]] static rule compile(decision d, std::string_view pattern);
   [[nodiscard]] static bool matches(const rule& r, std::string_view path,
@@ -46,8 +49,8 @@ class filter {
   std::vector<rule> rules_;
 };
 
-// Of rules, in order, each "+ PATTERN" or "- PATTERN". Throws std::runtime_error where one is neither, and what
-// filter::add() does.
+// Builds a filter from ordered rules, each "+ PATTERN" or "- PATTERN". Throws std::runtime_error
+// for a rule of another form, and the errors of filter::add().
 [[nodiscard]] filter filter_of(const std::vector<std::string>& rules);
 
 }  // namespace copy

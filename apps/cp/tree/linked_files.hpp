@@ -1,4 +1,4 @@
-// Files with several names: which of them came first.
+// The first names of files with several names.
 #pragma once
 
 #include "entry.hpp"
@@ -12,11 +12,12 @@
 
 namespace copy {
 
-// Forgets a file when all its names came. Bound to one thread.
+// Maps files to their first names. Forgets a file after its last name. Bound to one thread.
 class linked_files {
  public:
-  // The first name of the file, where `path` is a further one; else nullptr, and `path` is the first. Valid until the
-  // next call. A file that has changed in between counts as another: its number may be one that was used again.
+  // Returns the first name of the file if `path` is a further one; else null, and `path` is the
+  // first. The result is valid until the next call. A file that has changed in between counts as
+  // another, because its inode number may have been reused.
   [[nodiscard]] const std::string* first_name(const struct stat& of, const std::string& path) {
     const auto [known, is_new] = files_.try_emplace({of.st_dev, of.st_ino});
     file& f = known->second;

@@ -10,7 +10,7 @@
 namespace copy {
 namespace {
 
-constexpr std::size_t most_bytes = XATTR_SIZE_MAX;  // of a value; the names of all fit as well
+constexpr std::size_t most_bytes = XATTR_SIZE_MAX;  // of a value; a list of all names fits too
 static_assert(most_bytes >= XATTR_LIST_MAX);
 constexpr std::string_view kinds[] = {"user.", "security.", "trusted.", "system.posix_acl_"};
 
@@ -25,7 +25,7 @@ bool is_copied(std::string_view name) noexcept {
 
 int read_attributes(int directory, const char* name, std::vector<char>& buffer,
                     std::vector<attribute>& into) {
-  // There is no call for a name in a directory; through /proc the directory is the one that is open.
+  // No call takes a name in a directory; the path through /proc uses the open directory.
   char path[sizeof "/proc/self/fd/" + 10 + NAME_MAX + 1];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d/%s", directory, name);
   buffer.resize(most_bytes);
@@ -37,7 +37,7 @@ int read_attributes(int directory, const char* name, std::vector<char>& buffer,
     at += std::string_view(one).size() + 1;
     if (!is_copied(one)) continue;
     const ssize_t size = ::lgetxattr(path, one, buffer.data(), buffer.size());
-    if (size < 0) continue;  // not permitted, or gone meanwhile
+    if (size < 0) continue;  // not permitted, or removed meanwhile
     into.push_back({.name = one, .value = {buffer.data(), static_cast<std::size_t>(size)}});
   }
   return 0;

@@ -1,4 +1,4 @@
-// Extended attributes, ACLs among them.
+// Extended attributes, including ACLs.
 #pragma once
 
 #include "entry.hpp"
@@ -7,9 +7,10 @@
 
 namespace copy {
 
-// Those of `name` in the open directory that a copy can have: user, security, trusted, and ACLs. Follows no symlink,
-// and opens nothing. What this process may not read is left out. Returns 0, or errno where they cannot be listed; a
-// file system that has none is no error. `buffer` is its caller's to keep for the next one.
+// Reads the attributes of `name` in the open directory that a copy can have: user, security,
+// trusted, and ACLs. Follows no symlink, and opens nothing. Unreadable attributes are left out.
+// Returns 0, or errno if they cannot be listed; 0 for a file system without attributes. `buffer` is
+// scratch memory that the caller keeps between calls.
 [[nodiscard]] int read_attributes(int directory, const char* name, std::vector<char>& buffer,
                                   std::vector<attribute>& into);
 

@@ -22,26 +22,26 @@
 namespace copy {
 namespace {
 
-constexpr std::size_t open_levels = 16;            // directories that are being walked, the deepest
-constexpr std::size_t listing_bytes = 64UL << 10;  // that the kernel fills at once
+constexpr std::size_t open_levels = 16;  // limit of the open directories, which are the deepest
+constexpr std::size_t listing_bytes = 64UL << 10;  // size of one read of a directory
 constexpr std::size_t longest_path = PATH_MAX - 1;
 
-// A directory on the way down: what of it is still to come.
+// A directory on the path to the present entry, and its remaining names.
 struct level {
-  cordma::unique_fd fd;  // none where deeper ones took its place
-  std::string path{};    // of the entry; empty where the names below begin with no '/'
+  cordma::unique_fd fd;  // none if it was closed for deeper ones
+  std::string path{};    // of the entry; empty if its names begin without '/'
   listing names{};
   struct stat self{};
-  bool had_before = false;   // an earlier source may have what is in it
-  bool comes_again = false;  // a later one may
+  bool had_before = false;   // an earlier source may have entries in it
+  bool comes_again = false;  // a later source may
 };
 
-// A name that was come to.
+// A name that was found.
 struct candidate {
   int directory = -1;
   const char* name = "";
   std::string path{};
-  const std::string* given = nullptr;  // of a source: what its user calls it
+  const std::string* given = nullptr;  // of a source: its user's name
   listing::guess kind = listing::guess::unknown;
   bool had_before = false;
   bool comes_again = false;
@@ -52,7 +52,7 @@ struct candidate {
 };
 
 bool fits(const std::vector<attribute>& all) noexcept {
-  constexpr std::size_t beside = 8;  // bytes of a frame for their lengths
+  constexpr std::size_t beside = 8;  // bytes of a frame for the lengths
   std::size_t bytes = 0;
   for (const attribute& a : all) bytes += a.name.size() + a.value.size() + beside;
   return all.size() <= most_attributes && bytes <= most_attribute_bytes;
@@ -72,7 +72,7 @@ class scanner::state {
         listing_buffer_(listing_bytes) {}
 
   bool next(std::size_t most, std::vector<entry>& into) {
-    constexpr int most_names = 1024;  // that are looked at
+    constexpr int most_names = 1024;  // limit of the examined names
     const std::size_t before = into.size();
     for (int i = 0; i < most_names && into.size() - before < most; ++i) {
       if (!levels_.empty()) {
@@ -96,13 +96,14 @@ class scanner::state {
   void say(problem::kind what, const std::string& path, std::string why) {
     problems_.push_back({.what = what, .path = path, .why = std::move(why)});
   }
-  // `error` is that of a system call. What a user names and is not there has not vanished.
+  // `error` is that of a system call. A missing entry that the user named counts as failed, not as
+  // vanished.
   void say(const candidate& c, int error) {
     const bool vanished = is_gone(error) && c.given == nullptr;
     say(vanished ? problem::kind::vanished : problem::kind::failed, c.called(), reason(error));
   }
 
-  // What is sent otherwise, or not at all, as was to be expected; what is there at the target stays.
+  // Reports an expected omission. An existing entry at the target stays.
   void say_left_out(const candidate& c, std::string why) {
     problems_.push_back({problem::kind::left_out, c.called(), std::move(why), c.path});
   }
@@ -130,23 +131,22 @@ class scanner::state {
   const filter& chosen_;
   scan_options options_;
   origins origins_;
-  directory_cache walked_;          // by next()
-  directory_cache found_;           // by find()
-  std::vector<origin> origins_of_;  // the sources; without a name: it cannot be opened
-  std::vector<int> errors_;         // likewise
-  std::size_t begun_ = 0;           // as many of the sources
-  std::vector<level> levels_;       // from the source's own on; of the last that was begun
-  // Of all paths so far, where there are several sources.
+  directory_cache walked_;          // for next()
+  directory_cache found_;           // for find()
+  std::vector<origin> origins_of_;  // by source; empty name: it cannot be opened
+  std::vector<int> errors_;         // by source
+  std::size_t begun_ = 0;           // number of sources begun
+  std::vector<level> levels_;       // directories of the present source, from its top down
+  // First parts of all paths so far, if there are several sources.
   std::unordered_set<std::string> first_parts_;
   std::unordered_map<std::string, std::size_t>
-      last_with_;  // that name ("." is any), of the sources
+      last_with_;  // by name ("." is any): index of the last source that has it
   linked_files linked_;
   std::vector<problem> problems_;
   std::vector<char> listing_buffer_;
   std::vector<char> attribute_buffer_;
-  std::unordered_set<std::string>
-      led_;  // directories that were sent since they lead to what is listed, or by themselves
-  // Listed ones that were sent with all that is in them, and their file systems.
+  std::unordered_set<std::string> led_;  // directories sent as parents of listed entries, or alone
+  // Listed directories sent with all their contents, and their file systems.
   std::unordered_map<std::string, dev_t> whole_;
 };
 
@@ -155,7 +155,7 @@ void scanner::state::open_all() {
     origin o;
     errors_.push_back(s.is_stream ? 0 : origins_.open(s.path, s.contents, o));
     if (errors_.back() != 0) o.name.clear();
-    // What is listed is of one tree.
+    // Listed entries belong to one tree.
     if (!o.name.empty() && s.listed.empty()) last_with_[o.name] = origins_of_.size();
     origins_of_.push_back(std::move(o));
   }
@@ -167,7 +167,7 @@ void scanner::state::begin_source(std::vector<entry>& into) {
   if (s.is_stream) {
     entry e;
     e.kind = entry_kind::stream;
-    e.mode = 0666;  // less the umask there
+    e.mode = 0666;  // less the target's umask
     e.path = "stdin";
     into.push_back(std::move(e));
     return;
@@ -185,7 +185,8 @@ void scanner::state::begin_source(std::vector<entry>& into) {
         into);
 }
 
-// What leads there comes first, once, whatever the rules say of it, as with rsync.
+// Sends the directories above a listed entry first, once each, independent of the rules, as with
+// rsync.
 void scanner::state::begin_listed(const source& s, const std::string& called,
                                   std::vector<entry>& into) {
   const std::uint32_t number = here().number;
@@ -201,16 +202,16 @@ void scanner::state::begin_listed(const source& s, const std::string& called,
   for (std::size_t end = s.listed.find('/'); end != std::string::npos;
        end = s.listed.find('/', end + 1)) {
     candidate c{.path = s.listed.substr(0, end), .given = &called};
-    // What is there came with that.
+    // The entry was sent with this directory.
     if (const auto w = whole_.find(c.path); w != whole_.end()) {
       if (!find_itself() || !look(itself, self) || !options_.one_file_system) return;
-      // Of a file the number may be another's, as with overlayfs.
+      // For a file the device number may differ, as with overlayfs.
       if (!S_ISDIR(self.st_mode) && ::fstat(itself.directory, &self) != 0) return say(c, errno);
       if (self.st_dev == w->second) return;
       return say(problem::kind::failed, called, "is on another file system than " + c.path);
     }
     if (led_.contains(c.path)) continue;
-    // Nothing leads to what does not come.
+    // Parents of an entry that is not sent are not sent either.
     comes = comes || (find_itself() && look(itself, self));
     if (!comes) return;
     const int fd = origins_.open_at(number, c.path, O_PATH | O_DIRECTORY);
@@ -246,7 +247,7 @@ void scanner::state::step(std::vector<entry>& into) {
   visit(c, into);
 }
 
-// Back to the directory above, which deeper ones may have closed.
+// Returns to the directory above, which may have been closed for deeper ones.
 void scanner::state::leave() {
   levels_.pop_back();
   if (levels_.empty()) return;
@@ -267,7 +268,7 @@ void scanner::state::leave() {
   }
 }
 
-// Nothing: such a thing is not sent.
+// Returns none for a kind that is not sent.
 std::optional<entry_kind> scanner::state::kind_of(mode_t mode) const noexcept {
   if (S_ISREG(mode)) return entry_kind::file;
   const bool is_listed = levels_.empty() && !sources_[begun_ - 1].listed.empty();
@@ -279,7 +280,7 @@ std::optional<entry_kind> scanner::state::kind_of(mode_t mode) const noexcept {
   return std::nullopt;
 }
 
-// False: it is not to be sent, and what there is to say of that was said.
+// Returns false if the entry is not sent; a problem has been reported, if there is one.
 bool scanner::state::look(const candidate& c, struct stat& self) {
   const bool seems_directory = c.kind == listing::guess::directory;
   const bool guessed = c.kind != listing::guess::unknown;
@@ -348,7 +349,7 @@ bool scanner::state::is_in_itself(const struct stat& directory) const noexcept {
          });
 }
 
-// What that source has under this path, as far as it is sent.
+// Returns the attributes of this path in that source, if the source sends it.
 std::optional<struct stat> scanner::state::look_in(std::size_t source, const std::string& path) {
   if (!origins_of_[source].may_hold(path)) return std::nullopt;
   const int flags = O_PATH | (options_.follow ? 0 : O_NOFOLLOW);
@@ -359,7 +360,8 @@ std::optional<struct stat> scanner::state::look_in(std::size_t source, const std
   return s;
 }
 
-// What was sent under this path. What was no directory has given way to one.
+// Returns the attributes of the entry sent with this path. A directory takes precedence over other
+// kinds.
 std::optional<struct stat> scanner::state::from_earlier(const candidate& c, with which) {
   for (std::size_t i = 0; i + 1 < begun_; ++i) {
     const std::optional<struct stat> s = look_in(i, c.path);
@@ -376,7 +378,7 @@ bool scanner::state::may_come_again(const std::string& first_part) const {
   return is_later(first_part) || is_later(".");
 }
 
-// A directory may have more in it: as with rsync it prevails, whichever source has it.
+// A directory of any source takes precedence, because it may have further contents. Same as rsync.
 bool scanner::state::is_directory_later(const candidate& c) {
   for (std::size_t i = begun_; i < sources_.size(); ++i) {
     const std::optional<struct stat> s = look_in(i, c.path);

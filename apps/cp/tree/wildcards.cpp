@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::size_t none = std::string_view::npos;
 
-// Whether a byte fits to one element of a pattern, and where the next element begins; `none`: the element is broken.
+// The match of a byte with one element of a pattern, and the beginning of the next element; `none`:
+// the element is invalid.
 struct step {
   bool fits = false;
   std::size_t next = none;
@@ -32,17 +33,17 @@ const named_class* find_class(std::string_view name) noexcept {
   return nullptr;
 }
 
-// "[abc]", "[a-z]", "[!a-z]", "[^a-z]", "[]a]", "[[:alpha:]]", with '\' before what is to be itself.
+// Reads "[abc]", "[a-z]", "[!a-z]", "[^a-z]", "[]a]" or "[[:alpha:]]"; '\' escapes the next byte.
 class bracket_reader {
  public:
-  // `at` is that of the '['.
+  // `at` is the position of the '['.
   bracket_reader(std::string_view pattern, std::size_t at, char c) noexcept
       : pattern_(pattern), at_(at + 1), byte_(static_cast<unsigned char>(c)) {}
 
   step read() noexcept {
     const bool inverted = peek() == '!' || peek() == '^';
     if (inverted) ++at_;
-    do {  // a ']' that comes first is one of them
+    do {  // a ']' in first position is an ordinary byte
       if (!read_one()) return {};
       ++at_;
     } while (peek() != ']');
@@ -56,7 +57,7 @@ class bracket_reader {
     const std::size_t at = at_ + ahead;
     return at < pattern_.size() ? static_cast<unsigned char>(pattern_[at]) : end;
   }
-  // False: it is broken. Else `at_` is that of the last byte read.
+  // Returns false if the element is invalid; else `at_` is the position of the last byte read.
   bool read_one() noexcept {
     if (peek() == '-' && before_ != 0 && peek(1) != end && peek(1) != ']') return read_range();
     if (peek() == '[' && peek(1) == ':') return read_named();
@@ -78,7 +79,7 @@ class bracket_reader {
     const std::size_t name = at_ + 2;
     const std::size_t close = pattern_.find(']', name);
     if (close == none) return false;
-    if (close == name || pattern_[close - 1] != ':') {  // no more than a '['
+    if (close == name || pattern_[close - 1] != ':') {  // an ordinary '['
       before_ = '[';
       among_ |= byte_ == '[';
       return true;
@@ -94,11 +95,11 @@ class bracket_reader {
   std::string_view pattern_;
   std::size_t at_;
   int byte_;
-  int before_ = 0;  // what a range would begin with; 0: nothing
+  int before_ = 0;  // possible beginning of a range; 0: none
   bool among_ = false;
 };
 
-// REQUIRES at < pattern.size(), and no '*' there.
+// REQUIRES: at < pattern.size(), and pattern[at] is not '*'.
 step step_over(std::string_view pattern, std::size_t at, char c) noexcept {
   switch (pattern[at]) {
     case '?': return {.fits = c != '/', .next = at + 1};
@@ -110,16 +111,16 @@ step step_over(std::string_view pattern, std::size_t at, char c) noexcept {
   }
 }
 
-// A run that was read as short as it could be, and may become longer.
+// A '*' or '**' that was matched as short as possible, and may become longer.
 struct run {
-  std::size_t behind = none;  // in the pattern; none: there is no such run
-  std::size_t end = 0;        // in the text
+  std::size_t behind = none;  // position in the pattern; none: no such run
+  std::size_t end = 0;        // position in the text
 };
 
 }  // namespace
 
-// Only the last '*' and the last '**' ever need to become longer: what a longer run before them would reach, they
-// reach, too. Hence no recursion.
+// Only the last '*' and the last '**' ever need to become longer: they also reach everything that a
+// longer run before them would reach. Hence no recursion.
 wildcard_match match_wildcards(std::string_view pattern, const wildcard_subject& text,
                                std::size_t at) noexcept {
   run within_a_name;
