@@ -1,4 +1,4 @@
-// Connections whose Worker runs in a foreign loop: epoll, Asio, io_uring. Each loop has a timer
+// Connections of a Worker that runs in a foreign loop: epoll, Asio, io_uring. Each loop has a timer
 // besides the reactor's timers.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>

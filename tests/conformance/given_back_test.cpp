@@ -67,7 +67,7 @@ bool all(const MemoryRegion& memory, std::byte value) {
   return std::ranges::all_of(memory.bytes(), [value](std::byte b) { return b == value; });
 }
 
-// ---- a rendezvous message whose offer was sent ----
+// ---- a rendezvous message after its offer was sent ----
 
 task<> announce_and_end(affair* a, member* m) {
   co_await join(a, m);

@@ -1,4 +1,4 @@
-// Messages on endpoints that exist before their connection, or whose descriptors are carried by the
+// Messages on endpoints that exist before their connection, or with descriptors carried by the
 // program.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>

@@ -326,7 +326,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p, cons
   while (e.state() != endpoint_state::closed) co_await e.state_changed();
   REQUIRE(e.first_cause() != nullptr);
   // On a device the kernel may release a dead process's memory before its connections. Soft-RoCE
-  // reports a receive whose memory was released like one that is too short.
+  // reports a receive into released memory like one that is too short.
   const errc cause = e.first_cause()->code();
   const bool into_memory = p != phase::connected && p != phase::sending;
   const bool refused = cause == errc::remote_access || cause == errc::truncated;
