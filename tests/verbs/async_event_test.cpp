@@ -156,7 +156,7 @@ TEST_CASE(
   pollfd there{.fd = c.at->wait_fd(), .events = POLLIN, .revents = 0};
   completion now;
   std::array<completion, 32> taken;
-  for (int round = 0; round < 70; ++round) {  // one poll in 64 checks without being told to
+  for (int round = 0; round < 70; ++round) {  // one poll in 64 checks anyway
     while (c.at->arm() != arm_state::armed) c.turn();
     REQUIRE(c.ends[0]->post_send({.op = opcode::write}, now) == posted::pending);
     REQUIRE(::poll(&there, 1, -1) == 1);
