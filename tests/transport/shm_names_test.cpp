@@ -1,4 +1,5 @@
-// Lookup of listeners: addresses of this machine, network namespaces, removed files, busy listeners.
+// Lookup of listeners: addresses of this machine, network namespaces, removed files, busy
+// listeners.
 #include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>

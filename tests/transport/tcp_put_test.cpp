@@ -1,4 +1,5 @@
-// Messages that are put, and messages delivered without a copy: in order, exactly once, in every state.
+// Messages that are put, and messages delivered without a copy: in order, exactly once, whichever
+// of them have to wait.
 #include <cordma/net/transport/tcp/frame.hpp>
 
 #include <algorithm>
