@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Many commands in one boot, each with its own result. See --help.
+# Many commands in one boot, each with a separate result. See --help.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
