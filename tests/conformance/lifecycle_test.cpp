@@ -219,7 +219,7 @@ task<bool> requesting_in(ground& g) {
   co_return true;
 }
 
-// With sixteen bytes to read.
+// A stream with sixteen bytes to read.
 task<bool> stream_in(ground& g) {
   stream_pair opened = co_await open_streams(g.on);
   g.stream = std::move(opened.client);

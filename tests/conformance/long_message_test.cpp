@@ -16,7 +16,7 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t long_bytes = 20'000;
-constexpr std::size_t most_offers = 64;  // that a side lets its peer announce
+constexpr std::size_t most_offers = 64;  // offers that a side allows its peer
 constexpr message_options generous{.eager_bytes = 8192, .credits = 300};
 
 std::size_t announced(Messages& to, std::size_t tags) {

@@ -79,8 +79,8 @@ RULES = [
     ("bench/", PUBLIC + r"|bench/.*"),
     ("tests/", r".*"),
 ]
-# Headers of other projects that only one place may use, and a second place that compares it with
-# the bare library.
+# Headers of other projects that only one place may use, and a second place, which compares cordma
+# with the bare library.
 FOREIGN = [
     (r"(infiniband|rdma)/.*", "net/transport/verbs/", "bench/verbs_"),
     (r"cuda.*|nvml\.h|cufile\.h", "gpu/", "tests/"),

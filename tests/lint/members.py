@@ -251,7 +251,7 @@ class Reader:
         if mine is not None and not NO_MEMBER & set(self.words[at:key]):
             if stop > behind:
                 self.note_data(at, behind, stop, mine, access)
-            elif not head[0]:  # its members are the class's own
+            elif not head[0]:  # its members belong to the class
                 mine["members"] += inner["members"]
                 mine["public"] += inner["public"] if access == "public" else 0
         return stop + 1

@@ -1,4 +1,5 @@
-// Reports of a reactor: suspended coroutines with their callers, timers, descriptors; bounded, and whole or refused.
+// Reports of a reactor: suspended coroutines with their callers, timers, descriptors. A report is
+// bounded, and complete or refused.
 #include "virtual_loop.hpp"
 
 #include <cordma/runtime/dump_writer.hpp>

@@ -116,7 +116,7 @@ class stage {
   std::unique_ptr<Worker> server_;
 };
 
-// A connection, by its two ends.
+// A connection: its two ends.
 class wire {
  public:
   wire(Endpoint c, Endpoint s) noexcept : client(std::move(c)), server(std::move(s)) {}

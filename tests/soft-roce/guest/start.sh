@@ -11,7 +11,7 @@ switch_off() {
 control=/run/soft-roce
 host='' peer='' self_number='' peer_number='' hosts='' cwd='' tools='' limit='' netem='' share=''
 # shellcheck source=/dev/null
-. "$control/job"  # run.sh wrote it: values for all of these
+. "$control/job"  # written by run.sh: values for all of these
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck source=tests/soft-roce/guest/contained.sh
 . "$tools/../guest/contained.sh"
