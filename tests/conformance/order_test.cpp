@@ -256,8 +256,8 @@ TEST_CASE(
   });
 }
 
-// The connection guarantees the order of writes. A write behind a read needs a fence, which the cases
-// above and below test.
+// The connection guarantees the order of writes. A write behind a read needs a fence, which the
+// cases above and below test.
 TEST_CASE(
     "K9: of two writes the second is never seen without the first, with a fence between or not") {
   stage s;

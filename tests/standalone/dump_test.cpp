@@ -1,5 +1,5 @@
-// The signal that makes a process report its waits: in every thread, at any moment, bounded, without
-// allocating.
+// The signal that makes a process report its waits: in every thread, at any moment, bounded,
+// without allocating.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>

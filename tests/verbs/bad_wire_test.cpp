@@ -421,8 +421,8 @@ task<> answer_in_vain(Endpoint* e, MemoryRegion* words, std::string round, std::
   meet_at("heard-" + round);
 }
 
-// The peer repeats both requests, since neither was acknowledged. The message is a duplicate for
-// the responder: its acknowledgement carries the number of the last executed request, which is the
+// This side repeats both requests, since neither was acknowledged. The message is a duplicate for
+// the peer: its acknowledgement carries the number of the last executed request, which is the
 // atomic behind it. A read does not count as executed.
 task<> miss_the_answers(Endpoint* e, RemoteMemory theirs, MemoryRegion* words) {
   const Slice word = words->all().first(8);
@@ -526,7 +526,7 @@ TEST_CASE(
     "K9: the receiver's link goes down and comes back under messages: what is under way waits, and "
     "arrives") {
   side here;
-  // No reads: if the outage takes a read's response, it may complete without its bytes, see the
+  // No reads: a read that loses its response in the outage may complete without its bytes, see the
   // transport's README.
   scene one_way{
       .own = load{.messages = much.messages}, .their = load{}, .endpoint = through_an_outage()};
