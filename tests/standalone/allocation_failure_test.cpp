@@ -181,7 +181,8 @@ void await_descriptors(stage& s, std::size_t before) {
   while (open_descriptors() > before && std::chrono::steady_clock::now() < until) s.loop().turn();
 }
 
-// Fails one of `step` allocations: from the first on with failing::once, else from the second.
+// Fails every `step`-th allocation. Starts with the first for failing::once, else (if `step` > 1)
+// with the second.
 void fail_each_of_session(transport::kind over, failing how, task<> (*one)(stage&),
                           std::uint64_t step = 1) {
   stage s({}, over);

@@ -66,7 +66,7 @@ TEST_CASE("H1: a hand-written queue pair on our protection domain sends from our
                  mr->rkey == 0 ? 0 : exported(in).all().addr(), mr->rkey);
   CHECK(raw.next() == IBV_WC_SUCCESS);
   CHECK(filled(in.bytes(), 2));
-  // After its deregistration the device refuses it, for either program's queue pair.
+  // After its deregistration the device refuses it, for every queue pair.
   const std::uint64_t at = exported(in).all().addr();
   const std::uint32_t stale = mr->rkey;
   REQUIRE(in.deregister().ok());
