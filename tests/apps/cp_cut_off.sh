@@ -115,7 +115,7 @@ def copy_target():
         while 0 < size(state) < noted + 2 * 32:
             time.sleep(0.001)
         write("copied/.large.cordma-state", read(state))
-    except FileNotFoundError:  # The transfer ended first; the caller detects this.
+    except FileNotFoundError:  # the transfer ended first; the caller detects this
         pass
     return True
 
@@ -211,8 +211,8 @@ for call in ("pwrite64", "renameat2", "ftruncate", "utimensat"):
     check(number > 1 or call not in ("pwrite64", "renameat2"), f"not killed at {call}")
     check(read("out/f") == read("one/f") and os.listdir("out") == ["f"], f"without names: {os.listdir('out')}")
 os.remove("out/f")
-# A transfer that waits for another one sees the data the other left; none of that data stays in its
-# own holes.
+# A transfer that waits for another one sees the data that the other left, whether or not the file
+# existed before. None of that data stays in its own holes.
 clear()
 write("one/f", b"n" * (4 * MB))
 with open("hollow", "wb") as file:

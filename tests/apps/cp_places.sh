@@ -136,7 +136,7 @@ head -c 2000000 large > short
 head -c 3000000 large > unlimited/small/other
 has_no_room short
 umount unlimited/small
-# There is space for the file, but not for the mark that makes it incomplete.
+# There is space for the file, but not for the mark of an incomplete file.
 mount -t tmpfs -o size=9m tmpfs unlimited/small
 head -c 9437184 /dev/zero | tr '\\0' x > exact
 has_no_room exact

@@ -82,7 +82,7 @@ change "$work/module/tree/2" 99999 "$work/tree/2"
 change "$work/module/tree/large" 15000000 "$work/tree/large"
 touch "$work/module/tree/3"
 same=$(stat -c %i "$work/module/tree/3")
-# 3 differs in time
+# File 3 differs in time.
 cp_ 0 '1 files, 100 kB.* 5 the same' -a -n --port "$port" "$work/tree/" "$(there tree/)"
 cp_ 0 '2 files, 20.1 MB.* 4 the same' -ac --port "$port" "$work/tree/" "$(there tree/)"
 [ -z "$(rsync -anic "$work/tree/" "$work/module/tree/")" ] || fail "-c left a difference"

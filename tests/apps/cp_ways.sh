@@ -77,7 +77,7 @@ if [ "$(id -u)" -eq 0 ]; then
   under=("${as_nobody[@]}")
   cp_ 23 '1 deleted' -ao --delete theirs/ mine/
   [ ! -e mine/other ] || fail "nothing is deleted as an owner could not be kept"
-  # An additional hard link of an unreadable file is not the same as the existing file of that name.
+  # A hard link of an unreadable file is not linked to the existing file of the first name.
   mkdir names named
   echo one > names/a
   ln names/a names/b

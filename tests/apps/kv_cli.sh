@@ -237,7 +237,8 @@ for workload, kinds in {"a": {"read", "update"}, "b": {"read", "update"}, "c": {
         if not RESP:
             paths = found["paths"]
             reads = sum(found["latency_us"].get(k, {"n": 0})["n"] for k in ("read", "read-modify-write"))
-            alone = more == () and reads > 0 or kinds == {"read"}  # no gets beside sets
+            # alone: no batch contains both a set and a get.
+            alone = more == () and reads > 0 or kinds == {"read"}
             check((paths["one_sided"] > 0.9 * reads) == alone, found)
 found, _ = bench("--records", "1000", "--operations", "3333", "--clients", "2", "--server-pid", server)
 check(found["operations"] == 3333, found)

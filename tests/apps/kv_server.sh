@@ -232,7 +232,7 @@ all_of() { (cd "$work/data" && find . -type f -exec cksum {} + | sort); }
 all_of > before
 manifest=data/appendonlydir/appendonly.aof.manifest
 cp -a data saved
-# Left by a process killed while writing it
+# The temporary manifest of a process that was killed while writing it.
 cp "$manifest" data/appendonlydir/temp-appendonly.aof.manifest
 expect 1 'the journal is damaged' cordma-kv --check-aof data
 : > "$manifest"

@@ -56,7 +56,7 @@ expect 0 "^sent: $count messages over $count connections$" sample-multi_sender "
   --descriptor "$work/pair" --connections $count
 ended 0 "^received: $count different messages over $count connections$"
 
-# Two clients that send the same text, and one that is killed.
+# Two clients that send the same text, or the same immediate.
 for text in same other; do
   serve sample-multi_receiver "${how[@]}" --listen "$host:0" --connections 2
   "$programs/sample-message_imm_sender" "${how[@]}" --connect "$address" --text same --immediate 1 \
