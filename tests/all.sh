@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole suite, variant by variant. See --help.
+# The complete suite, variant by variant. See --help.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -43,7 +43,8 @@ results=$root/build-all commit=$(git rev-parse --short HEAD 2> /dev/null || echo
 mkdir -p "$results" || exit
 export CCACHE_DISABLE=1
 
-# Compiles the next variants with the processor time that the virtual machines leave. A failure shows where the variant runs.
+# Compiles the next variants with the processor time that the virtual machines leave. A failure is
+# reported when the variant runs.
 build_ahead() {
   local variant
   for variant in "--gcc --no-soft-roce" --asan --tsan; do
@@ -71,7 +72,7 @@ run_variant() {
     newcomer) bash tests/newcomer/run.sh ;;
   esac
 }
-# The numbers of a log: ctest's sums where there are any.
+# The numbers in a log: ctest's sums if it contains any.
 summary() {  # summary LOG
   awk '/% tests passed,/ { failed += $4; total += $NF; seen = 1 } /\(Skipped\)$/ && !/Test +#/ { ++skipped }
     /^fuzzed [0-9]+ targets/ { fuzzed += $2 } / built in [0-9]+ s$/ { ++built } /^ +[0-9]+ s  / { ++steps }

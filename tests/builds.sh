@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds as users do: every build type with both compilers, warnings being errors. See --help.
+# Builds as users do: every build type with both compilers, with warnings as errors. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/.ci/packages.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds cordma and runs its tests, from a fresh Debian 12 machine on. See --help.
+# Builds cordma and runs its tests, starting from a fresh Debian 12 machine. See --help.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/.ci/packages.sh"
@@ -77,9 +77,10 @@ esac
 configure() {  # configure ARGUMENT...
   local compiler=clang++-19 level=-O2
   [ "$variant" != gcc ] || compiler=g++-12
-  # Sanitized code is slow anyway, and takes a fifth less time to compile so.
+  # Sanitized code is slow anyway, and compiles in a fifth less time at this level.
   case $variant in asan | fuzz | tsan) level=-O1 ;; esac
-  # Lines in stack traces, no more of debug information: a sixth of the time to build. Nobody looks at GCC's.
+  # Line numbers in stack traces, and no more debug information, which takes a sixth of the build
+  # time. GCC's is unused.
   local debug=-g1
   [ "$variant" != gcc ] || debug=-g0
   cmake -G Ninja -S "$root" -B "$build" -DCMAKE_CXX_COMPILER=$compiler \
@@ -87,7 +88,7 @@ configure() {  # configure ARGUMENT...
     > "$build/configure.log" 2>&1 || { cat "$build/configure.log"; fail "CMake failed: see above"; }
 }
 
-fuzz_one() {  # fuzz_one TARGET: leaves NAME.log, and NAME.broken where something was found
+fuzz_one() {  # fuzz_one TARGET: writes NAME.log, and NAME.broken if it found an error
   local name=${1##*/fuzz_}
   mkdir -p "$build/corpus/$name"
   rm -f "$build/$name.broken"
@@ -129,7 +130,8 @@ flock "$lock"  # one run at a time in a build folder: the second waits
 started=$SECONDS
 case $variant in
   clang) configure -DCORDMA_SOFT_ROCE=$soft_roce ;;
-  # Every file of the layers by itself, as users may build them: one that includes too little is found here.
+  # Compiles every file of the layers separately, as users may build them: this detects missing
+  # includes.
   gcc) configure -DCORDMA_SOFT_ROCE=$soft_roce -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCORDMA_BENCH=OFF \
     -DCORDMA_APPS="$([ "$part" = layers ] && echo OFF || echo ON)" ;;
   asan | fuzz) configure -DCORDMA_SANITIZE=address -DCORDMA_FUZZ=ON -DCORDMA_BENCH=OFF -DCORDMA_APPS=OFF \
@@ -144,7 +146,7 @@ echo "built in $((SECONDS - started)) s"
 [ -z "$build_only" ] || exit 0
 [ "$variant" != fuzz ] || { run_fuzzers; exit; }
 
-# Under ASan every awaited task costs stack even where the transfer is symmetric.
+# Under ASan every awaited task takes stack even if the transfer is symmetric.
 [ "$variant" != asan ] || ulimit -s unlimited || fail "ASan needs: ulimit -s unlimited"
 choice=()
 [ -z "$filter" ] || choice+=(-R "$filter")

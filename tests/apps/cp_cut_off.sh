@@ -1,5 +1,6 @@
-# A transfer that is cut off at a known place, and the next one: what is there of a file is compared before it is kept,
-# what --inplace has left is not taken for whole, and of two transfers to one name neither costs the other its part.
+# A transfer is cut off at a known point, and the next one continues it. The data in a part file is
+# compared before it is kept. A file left by --inplace is not taken for complete. Two transfers to
+# one name do not damage each other's part.
 source "$(dirname "$0")/expect.sh"
 cat > "$work/cut_off.py" <<'PYTHON'
 import json, os, signal, stat, subprocess, sys, time
@@ -76,13 +77,15 @@ def half(how):
     return cut_off(how, clear, lambda: size(state) >= 64 + 4 * 32, "--json", "figures", *copy)
 
 
-# Killed with far less than 64 MiB there: that is kept, but for what is not as it was noted.
+# Killed with far less than 64 MiB written: the data is kept, except where it differs from its noted
+# checksum.
 for damage in ("nothing", "a byte", "cut off", "longer"):
     half(signal.SIGKILL)
     with open(state, "rb") as file:
         file.seek(64)
         noted = [int.from_bytes(file.read(32)[:8], "little") for _ in range(4)]
-    # What was being written as the last chunk was noted is not told from what others write then.
+    # Data that was being written when the last chunk was noted cannot be distinguished from later
+    # writes by others.
     while time.time() < os.stat(part).st_ctime + 0.1:
         time.sleep(0.01)
     with open(part, "r+b") as file:
@@ -101,7 +104,8 @@ for damage in ("nothing", "a byte", "cut off", "longer"):
     check(damage != "nothing" or found["resumed_bytes"] >= 4 * MB, f"{damage}: {found}")
     check(os.listdir("out") == ["large"], f"{damage}: something is left: {os.listdir('out')}")
 
-# A target that was copied as it was written: its sidecar tells more than its part has.
+# A target that was copied while it was written: its sidecar lists more chunks than its part
+# contains.
 def copy_target():
     subprocess.run(["rm", "-rf", "copied"], check=True)
     os.mkdir("copied")
@@ -111,7 +115,7 @@ def copy_target():
         while 0 < size(state) < noted + 2 * 32:
             time.sleep(0.001)
         write("copied/.large.cordma-state", read(state))
-    except FileNotFoundError:  # it was over before: that is seen
+    except FileNotFoundError:  # the transfer ended first; the caller detects this
         pass
     return True
 
@@ -120,8 +124,8 @@ cut_off(signal.SIGKILL, clear, lambda: size(state) >= 64 + 2 * 32 and copy_targe
 run("-t", "large", "copied/large")
 check(read("copied/large") == large, "a sidecar was believed of a part that is not its own")
 
-# Ended as what is there is compared: what was not looked at yet is believed by nobody. Most of it are holes, which take
-# their time to be read.
+# The transfer is killed while it compares the existing data. Chunks that were not compared yet are
+# not trusted. Most of the file is holes, which take time to read.
 hole = 512
 far, far_part, far_state = ("-t", "far", "out/far"), "out/.far.cordma-part", "out/.far.cordma-state"
 with open("far", "wb") as file:
@@ -148,7 +152,7 @@ if os.stat("far").st_blocks * 512 < hole * MB:
 else:
     print("not checked: what is ended as it is compared, as the file system has no holes")
 
-# SIGTERM and SIGHUP end it as Ctrl-C does.
+# SIGTERM and SIGHUP end the transfer as Ctrl-C does.
 for how in (signal.SIGTERM, signal.SIGHUP):
     said = half(how)
     check(b"interrupted; the same command goes on" in said and b"8 MiB and more" in said, said)
@@ -157,7 +161,8 @@ for how in (signal.SIGTERM, signal.SIGHUP):
     check(found["interrupted"] is True and found["exit_code"] == 20, found)
     check(figures(*copy)["resumed_bytes"] >= 4 * MB, "nothing was kept")
 
-# --inplace: whoever kills it leaves a file that is not taken for the source's, and says itself that it is not whole.
+# --inplace: a killed transfer leaves a file that is marked as incomplete and is not taken for the
+# source's file.
 for again in (["--size-only"], ["-u"], ["--ignore-existing"], ["--inplace", "--size-only"]):
     cut_off(
         signal.SIGKILL, lambda: write("out/large", b"old" * 5 * MB), lambda: read("out/large")[:MB] == large[:MB],
@@ -168,7 +173,8 @@ for again in (["--size-only"], ["-u"], ["--ignore-existing"], ["--inplace", "--s
     check(read("out/large") == large, f"{again}: it was taken for whole")
     check(os.path.getmtime("out/large") == os.path.getmtime("large"), "it has another time")
 check(figures("--inplace", *copy)["same"] == 1, "it came again")
-# At every moment: whatever the last call on it was, it is as it was, or says that it is not whole.
+# At every moment: after any system call on it, the file is unchanged, complete, or marked as
+# incomplete.
 def kill_at(call, number, before, more=[]):
     """Before that call on the file or its directory, by its kind; whether there was one. What is to be injected besides."""
     clear()
@@ -194,7 +200,7 @@ for before in (None, b"o" * 500, b"o" * 1000, b"o" * 1010, b"o" * 1046, b"o" * 1
             is_whole = read("out/f") == read("one/f")
             check(is_whole, f"{before and len(before)}: killed at {call} {number - 1} it stays {read('out/f')[-60:]}")
     check(killed >= 4, f"{before and len(before)}: killed only {killed} times")
-# And where the file system has no files without names.
+# The same on a file system without unnamed files (O_TMPFILE).
 without = ["-e", "inject=openat:error=EOPNOTSUPP:when=1"]
 for call in ("pwrite64", "renameat2", "ftruncate", "utimensat"):
     number = 1
@@ -205,7 +211,8 @@ for call in ("pwrite64", "renameat2", "ftruncate", "utimensat"):
     check(number > 1 or call not in ("pwrite64", "renameat2"), f"not killed at {call}")
     check(read("out/f") == read("one/f") and os.listdir("out") == ["f"], f"without names: {os.listdir('out')}")
 os.remove("out/f")
-# Who waits for another transfer sees what that has left, whatever was there before: none of it stays in his holes.
+# A transfer that waits for another one sees the data that the other left, whether or not the file
+# existed before. None of that data stays in its own holes.
 clear()
 write("one/f", b"n" * (4 * MB))
 with open("hollow", "wb") as file:
@@ -229,7 +236,7 @@ while stopped == number:
     check(first.wait(60) == 0, f"stopped at openat {number} it ended with {first.returncode}")
     check(read("out/f") == read("hollow"), f"stopped at openat {number}: what the other one wrote stays")
 check(stopped >= 1, "it was not stopped")
-# Under a further name likewise, and where the mark makes it as long as its source.
+# The same for an additional hard link, and for a file that the mark makes as long as its source.
 os.makedirs("links")
 write("links/a", b"first")
 os.link("links/a", "links/b")
@@ -247,7 +254,8 @@ check(read("out/large") == b"", "an empty file is not empty")
 run("--inplace", "-I", "large", "./large", code=23)
 check(read("large") == large, "a file that was copied onto itself is another")
 
-# What is no file is replaced, as with rsync, and nothing is written to it; a device that was named stays.
+# As with rsync, a target that is not a regular file is replaced and not written to. A device named
+# as the target stays.
 write("victim", b"kept")
 write("small", b"small")
 for how in (["--inplace"], []):
@@ -267,7 +275,8 @@ for how in (["--inplace"], []):
     check(os.path.islink("null"), "a name of a device was replaced")
     os.remove("null")
 
-# Two transfers to one name at once: who comes later is told who has it, or waits; the first is not disturbed.
+# Two transfers to one name at the same time: the later one fails and names the holder, or waits.
+# The first is not disturbed.
 write("middle", large[: 2 * MB])
 for name, rates, code in (("middle", (4096, 1024, 256), 23), ("large", (24576,), 0)):
     for rate in rates:
@@ -286,7 +295,8 @@ for name, rates, code in (("middle", (4096, 1024, 256), 23), ("large", (24576,),
     check(code == 0 or told, f"the second is not told who has it: {second.stderr}")
 clear()
 
-# What a kill has left beside a file that is whole: a sidecar goes when it is found to be the same, all else with --delete.
+# Files that a kill has left beside a complete file: the sidecar is removed when the file is found
+# to be the same, the others with --delete.
 run(*copy)
 write(state, b"cordmacp, of no part")
 check(figures(*copy)["same"] == 1, "it came again")
@@ -301,7 +311,7 @@ os.makedirs(state + "/theirs")
 check(figures(*copy)["same"] == 1, "it came again")
 check(os.path.isdir(state + "/theirs"), "what no transfer has made went")
 subprocess.run(["rm", "-r", state], check=True)
-# What is a further name, or a directory, by now is no part's to be gone on with.
+# A part that has since become an additional hard link or a directory is not continued.
 os.makedirs("named/large.d")
 write("named/large", large)
 os.link("named/large", "named/other")

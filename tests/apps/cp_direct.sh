@@ -1,9 +1,9 @@
-# Long files go past the page cache, where there is a way past it, and are the same.
+# Long files are copied past the page cache where the file system supports it, and arrive unchanged.
 source "$(dirname "$0")/expect.sh"
 direct_opens() { grep -cw O_DIRECT "$work/trace" || true; }
 uncache() { dd of="$1" oflag=nocache conv=notrunc,fdatasync count=0 2> /dev/null; }
 
-head -c 67200001 /dev/urandom > "$work/long"  # more than 64 MiB, and no whole blocks
+head -c 67200001 /dev/urandom > "$work/long"  # more than 64 MiB, and no multiple of the block size
 head -c 20000000 /dev/urandom > "$work/short"
 fs=$(stat -f -c %T "$work")
 uncache "$work/long"
@@ -16,7 +16,7 @@ if [ ${#under[@]} -eq 0 ] || [ "$fs" = tmpfs ]; then
   echo "not looked at: which files were opened past the cache (strace is missing, or the tests lie in memory)"
 else
   [ "$(direct_opens)" -eq 2 ] || fail "past the cache: $(direct_opens) times, not once on each side"
-  # What is in the cache is read there.
+  # Data in the page cache is read from there.
   cat "$work/long" > /dev/null
   expect 0 'files' cordma-cp -a -I "$work/long" "$work/short" "$work/to/"
   [ "$(direct_opens)" -eq 1 ] || fail "a file in the cache: past it $(direct_opens) times"
@@ -24,13 +24,13 @@ else
   [ "$(direct_opens)" -eq 0 ] || fail "--no-direct: past the cache $(direct_opens) times"
 fi
 under=()
-# Over a file that is there, in place, and where nothing is resumed.
+# Over an existing file, with --inplace, and without resuming.
 uncache "$work/long"
 for how in -I --inplace --no-resume; do
   expect 0 'files' cordma-cp -I "$how" "$work/long" "$work/to/long"
   cmp "$work/long" "$work/to/long" || fail "$how"
 done
-# In memory there is no way past it.
+# A file system in memory does not support direct I/O.
 memory=$(mktemp -d -p /dev/shm)
 trap 'rm -rf "$memory"; cleanup' EXIT
 expect 0 'files' cordma-cp "$work/long" "$memory/"

@@ -1,4 +1,4 @@
-# What goes wrong with one file is told by its name, and nothing else is lost for it.
+# An error with one file is reported with the name of that file, and no other file is lost.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 cp_() { expect "$1" "$2" cordma-cp --transport "$transport" "${@:3}"; }
@@ -7,7 +7,8 @@ mkdir "$work/tree"
 for i in $(seq 50); do printf '%s' "$i" > "$work/tree/small $i"; done
 fill "$work/tree/large" 20000000
 
-# A wrong bit on the way: seen, and sent again; where it is wrong again and again, the file is not there.
+# A bit is flipped on the way: the error is detected and the chunk is sent again. If every attempt
+# is damaged, the file is not created.
 cp_ 0 'damaged on the way, and sent again' -a --flip 7 "$work/tree/" "$work/flipped/"
 diff -r "$work/tree" "$work/flipped" || fail "a wrong bit came through"
 mkdir "$work/few"
@@ -15,8 +16,8 @@ fill "$work/few/large" 1000000
 cp_ 23 'large: it came damaged again and again' -a --flip 1 --chunk 64k "$work/few/" "$work/wrong/"
 [ ! -e "$work/wrong/large" ] || fail "a damaged file has its name"
 
-# A file that changes, grows or vanishes meanwhile.
-change() {  # change CODE REGEX COMMAND: while `large` goes slowly, before the rest has begun
+# A file that changes, grows or vanishes during the transfer.
+change() {  # change CODE REGEX COMMAND: COMMAND runs during the slow copy of `large`
   local code=0
   rm -rf "$work/target"
   "$programs/cordma-cp" -a --transport "$transport" --bwlimit 20M "$work/tree/" "$work/target/" > "$work/output" 2>&1 &
@@ -52,7 +53,7 @@ SCRIPT
   grep -q 'large: No space left on device' "$work/output" || fail "a full disk is not named: $(cat "$work/output")"
 fi
 
-# Where nothing may be written, and attributes that no frame holds.
+# A read-only target, and attributes that exceed a frame.
 if [ "$(id -u)" -eq 0 ] && unshare -m true 2> /dev/null; then
   mkdir -p "$work/mounted" "$work/rosource"
   printf 1 > "$work/rosource/1"
@@ -93,7 +94,7 @@ else
   echo "a target that is read-only is not tested: only root may mount one"
 fi
 
-# A target that is a file, and one file in the place of a directory.
+# A target that is a file, and a directory with the name of a file to copy.
 printf 'a file' > "$work/occupied"
 cp_ 3 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied/"
 cp_ 3 'occupied.*Not a directory' -a "$work/tree/" "$work/occupied"
@@ -102,7 +103,8 @@ cp_ 23 'small 1: Is a directory' -a "$work/tree/" "$work/occupying/"
 [ "$(find "$work/occupying" -type f | wc -l)" -eq 50 ] || fail "a directory in the place of a file costs others"
 [ "$(cat "$work/occupied")" = 'a file' ] || fail "a file was written to"
 
-# The names under which files are written are nobody's; paths that are too long; both say so, and cost nothing else.
+# Existing files with the names of part files, and paths that are too long. Both are reported, and
+# no other file is affected.
 mkdir "$work/odd"
 printf x > "$work/odd/X"
 head -c 9000000 /dev/zero > "$work/odd/Y"
@@ -131,7 +133,7 @@ cp_ 23 'd{255}: File name too long$' -a "$work/long/" "$work/short/"
 [ "$(find "$work/short" -name 'ff*' | wc -l)" -eq 15 ] || fail "files with paths that are short enough are missing"
 [ -e "$work/short/short/file" ] || fail "a path that is too long costs others"
 
-# What may not be read, and where nothing may be written.
+# A source without read permission, and a target without write permission.
 if [ "$(id -u)" -eq 0 ] && command -v setpriv > /dev/null; then
   mkdir "$work/theirs"
   chmod 711 "$work"

@@ -1,6 +1,7 @@
-# Rounds over a wire that loses packets, all in one boot: a tree of 10 MB to the other machine and back, every byte
-# compared. Runs on both machines: the files are on a, and on b is the daemon. PROGRAMS ROUNDS; with
-# CORDMA_TEST_ROUNDS=all the rounds are 100. A round that fails is named, and the others go on.
+# Rounds over a wire that loses packets, all in one boot: a tree of 10 MB is copied to the other
+# machine and back, and every byte is compared. Runs on both machines: the files are on a, and the
+# daemon is on b. PROGRAMS ROUNDS; CORDMA_TEST_ROUNDS=all sets 100 rounds. A failed round is
+# reported, and the others continue.
 many=${CORDMA_TEST_ROUNDS-few}
 source "$(dirname "$0")/expect.sh"
 source "$(dirname "$0")/two_hosts.sh"
@@ -25,7 +26,7 @@ fill "$tree/sub/middle" 1000000
 there=$RDMA_HOST_PEER:box
 port=$(note get port)
 box=$(note get box)
-copy() {  # copy FROM TO: false where it failed, which is named
+copy() {  # copy FROM TO: returns false if it failed, and prints the failure
   local code=0
   timeout 120 "$programs/cordma-cp" -a --transport verbs --port "$port" "$@" > "$work/output" 2>&1 || code=$?
   lost=$((lost + $(grep -c '^cordma-cp: connection lost' "$work/output" || true)))
@@ -40,10 +41,10 @@ same() {
 
 failed=0 lost=0
 for round in $(seq "$2"); do
-  # Each round has its own folder: a failed round leaves parts of files behind.
+  # Each round has a separate folder, because a failed round leaves parts of files behind.
   copy "$tree/" "$there/$round/" && copy "$there/$round/" "$back/" && same || failed=$((failed + 1))
   rm -rf "$back"
-  on b rm -rf "$box/$round"  # memory holds it
+  on b rm -rf "$box/$round"  # the folder takes memory
 done
 lost_packets
 echo "rounds that failed: $failed of $2; connections lost and made again: $lost"

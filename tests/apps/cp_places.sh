@@ -1,4 +1,5 @@
-# What file systems, directories and users are like to which files go, beside rsync where it is installed.
+# Behaviour that depends on the file system, the directory and the user of the target; compared with
+# rsync if it is installed.
 source "$(dirname "$0")/expect.sh"
 cp_() { expect "$1" "$2" cordma-cp "${@:3}"; }
 programs=$(realpath "$programs")
@@ -6,7 +7,7 @@ cd "$work"
 chmod 755 "$work"
 blocks() { echo $(($(stat -c %b "$1") / 2)); }  # in KiB
 
-# --sparse: zeros become holes, in long files and short ones; without, what was written is.
+# --sparse: zeros become holes, in long and short files; without it, the data is written as read.
 python3 - <<'PYTHON'
 open("zeros", "wb").write(bytes(10 << 20))
 with open("spread", "wb") as file:
@@ -27,7 +28,7 @@ if [ $holes = yes ]; then
   [ "$(blocks s/spread)" -lt 1000 ] || fail "--sparse: zeros between data take $(blocks s/spread) KiB"
   [ "$(blocks s/short)" -lt 64 ] || fail "--sparse: a short file takes $(blocks s/short) KiB"
 fi
-# Over what was there, and over what is left of a transfer, in which a bit is wrong where zeros are to be.
+# Over an existing file, and over the remains of a transfer with a wrong bit in a range of zeros.
 for way in '' --inplace; do
   for file in zeros spread short; do head -c 12000000 /dev/urandom > "s/$file"; done
   cp_ 0 '^3 files' -S $way zeros spread short s/
@@ -40,7 +41,7 @@ head -c 1000000 spread | cat - zeros > tail
 cp_ 0 '^1 files' -S - s/stream < tail
 cmp tail s/stream || fail "-S loses zeros at the end of standard input"
 
-# A source that is not there says so, and nothing of the target.
+# A missing source is reported by its own name, and the target is not touched.
 printf 'there before' > there
 cp_ 23 'nope: No such file' nope there
 [ "$(cat there)" = 'there before' ] || fail "a source that is not there replaces the target"
@@ -49,11 +50,11 @@ serve cordma-cpd --listen 127.0.0.1:0 --module "box=$work/box" --transport tcp
 cp_ 23 'box/nope: No such file' --port "${address##*:}" 127.0.0.1:box/nope there
 [ "$(cat there)" = 'there before' ] || fail "a source that is not there replaces the target"
 
-# Fractions, as rsync has them.
+# Rates with fractions, in rsync's syntax.
 for rate in 1.5m 0.5M 100.5 2M 1000; do cp_ 0 '^1 files' --bwlimit "$rate" there "at $rate"; done
 for rate in 1.5.2 . m 1.5q -1 1e3; do cp_ 1 'bwlimit' --bwlimit="$rate" there never; done
 
-# A directory with a default ACL decides on what is made in it, where modes are not kept.
+# Without -p, the default ACL of a directory determines the modes of files created in it.
 mkdir acl
 if setfacl -d -m g::---,o::--- acl 2> /dev/null; then
   mkdir tree
@@ -68,7 +69,7 @@ if setfacl -d -m g::---,o::--- acl 2> /dev/null; then
       [ "$(stat -c %a "$file")" = 600 ] || fail "$way $file has mode $(stat -c %a "$file")"
     done
   done
-  # What is there keeps its own.
+  # Existing files keep their modes.
   chmod 640 acl/in/*
   cp_ 0 '^3 files' -rI tree/ acl/in/
   cp_ 0 '^0 files' -rt --size-only tree/ acl/in/
@@ -79,7 +80,8 @@ else
   echo "not checked: default ACLs, as there is no setfacl (package acl), or the file system of $work has none"
 fi
 
-# Work names of others: what a filter spares of two stays with the other; what somebody is writing stays.
+# Part files and sidecars of other transfers. If a filter protects one of the pair, the other stays
+# as well. A part that another process is writing stays.
 mkdir left left.d
 fill left/f 1000
 cp_ 0 '^1 files' -rt left/ left.d/
@@ -98,7 +100,7 @@ if [ "$(id -u)" -ne 0 ] || ! unshare -m true 2> /dev/null; then
   exit 0
 fi
 
-# File systems that do not say how much room they have, or have no holes, and room that is root's.
+# File systems that do not report their free space, that lack holes, or that reserve space for root.
 mkdir unlimited ram ext
 fill large 9000000
 cat > mounted.sh <<SCRIPT
@@ -113,7 +115,8 @@ for at in unlimited ram; do
 done
 mkdir unlimited/small
 mount -t tmpfs -o size=4m tmpfs unlimited/small
-# There is no room for FILE: what is there stays, and nothing is left that the next run would pass over.
+# There is no space for FILE: the existing file stays, and nothing is left that the next run would
+# skip.
 has_no_room() {  # has_no_room FILE
   echo old > unlimited/small/\$1
   code=0
@@ -128,17 +131,17 @@ has_no_room() {  # has_no_room FILE
   [ ! -e unlimited/small/\$1 ]
 }
 has_no_room large
-# Of a short one likewise.
+# The same for a short file.
 head -c 2000000 large > short
 head -c 3000000 large > unlimited/small/other
 has_no_room short
 umount unlimited/small
-# Where there is room for it, and none for what says that it is not whole.
+# There is space for the file, but not for the mark of an incomplete file.
 mount -t tmpfs -o size=9m tmpfs unlimited/small
 head -c 9437184 /dev/zero | tr '\\0' x > exact
 has_no_room exact
 umount unlimited/small
-# Something else in the way stays as well, with all that is in it.
+# Another object in the way also stays, with its contents.
 mount -t tmpfs -o size=4m tmpfs unlimited/small
 mkdir -p way unlimited/small/kept/in
 cp large way/kept
@@ -149,7 +152,7 @@ copy -rt --delete --inplace way/ unlimited/small/ 2> said || code=\$?
 [ \$code -eq 23 ]
 [ -d unlimited/small/kept/in ]
 [ "\$(readlink unlimited/small/led)" = nowhere ]
-# Several at once do not count on the same room.
+# Several concurrent files do not count on the same free space.
 rm -r unlimited/small/*
 mkdir four
 for i in 1 2 3 4; do
@@ -163,7 +166,7 @@ for i in 1 2 3 4; do
   [ "\$(head -c 100 unlimited/small/\$i | tr -d '\\0')" = old ] || cmp four/\$i unlimited/small/\$i
 done
 umount unlimited/small
-# Sparsely into a new file of which a part finds room: until it is whole it says that it is not.
+# A sparse new file of which only a part fits is marked as incomplete until it is complete.
 mount -t tmpfs -o size=200k tmpfs unlimited/small
 head -c 100000 /dev/urandom > less
 touch -d 2020-01-01 less
@@ -179,7 +182,7 @@ for again in -u --size-only --ignore-existing; do
   cmp less unlimited/small/less
 done
 umount unlimited/small
-# Over one that is longer, and has a hole where the mark is to be.
+# Over a longer file with a hole at the position of the mark.
 mount -t tmpfs -o size=64k tmpfs unlimited/small
 head -c 20480 less > old
 truncate -s 40960 old
@@ -191,7 +194,7 @@ copy -t --inplace -S shorter unlimited/small/old 2> said || code=\$?
 [ \$code -eq 23 ]
 cmp old unlimited/small/old
 umount unlimited/small
-# Over one that is longer, with no room at all.
+# Over a longer file, without any free space.
 mount -t tmpfs -o size=64k tmpfs unlimited/small
 head -c 45056 less > old
 cp old unlimited/small/old
@@ -200,7 +203,8 @@ copy -t --inplace shorter unlimited/small/old
 cmp shorter unlimited/small/old
 umount unlimited/small
 rmdir unlimited/small
-# Holes where there are none: into a new file, over an old one that is shorter, and one that is longer.
+# Sources with holes, to a file system without holes: a new file, a shorter old file and a longer
+# one.
 copy --inplace hollow large ram/new/
 cmp hollow ram/new/hollow
 for bytes in 100000 2000000; do
@@ -211,7 +215,8 @@ for bytes in 100000 2000000; do
   copy --inplace -S zeros ram/old
   cmp zeros ram/old
 done
-# What is listed below a listed directory and is not of its file system: -x keeps it from coming, and that is told.
+# A listed file below a listed directory, on another file system: -x excludes it, and this is
+# reported.
 mkdir -p over/a/mnt
 mount -t tmpfs tmpfs over/a/mnt
 echo below > over/a/mnt/f
@@ -230,7 +235,8 @@ if mkfs.ext4 -q -m 50 image && mount -o loop image ext 2> /dev/null; then
   cmp more ext/more
   if copy more ext/again 2> said; then false; fi
   grep -q 'No space left on device' said
-  # In place likewise: what was there stays as it was, and nothing is taken behind its end.
+  # The same with --inplace: the existing file stays unchanged, and no space is allocated behind its
+  # end.
   echo old > ext/old
   chmod 644 ext/old
   chmod 600 more
@@ -248,8 +254,8 @@ fi
 SCRIPT
 unshare -m bash -x mounted.sh 3>&1 > mounted.log 2>&1 || fail "on other file systems: $(cat mounted.log)"
 
-# Somebody else than root: -a keeps owners and groups as far as he may, which is one line and no failure. To ask for them
-# is another thing.
+# A user other than root: -a keeps owners and groups as far as permitted, and reports the rest in
+# one line without failing. Explicit -o or -g fails.
 command -v setpriv > /dev/null || exit 0
 mkdir theirs
 chown 65534:65534 theirs
@@ -261,24 +267,26 @@ cp_ 0 '^0 files' -ai tree/ theirs/a/
 [ "$(grep -Evc '^cordma-cp: |^over |^0 files' output)" = 0 ] || fail "what cannot be kept is told as a difference: $(cat output)"
 cp_ 23 'small: owner: Operation not permitted' -ao tree/ theirs/o/
 cp_ 23 'small: group: Operation not permitted' -ag tree/ theirs/g/
-# And what is his own, and closed to himself, can be written into.
+# --inplace writes to a file that the user owns and that has no write permission.
 cp_ 0 '^1 files' --inplace tree/small theirs/closed
 chmod 444 theirs/closed
 cp_ 0 '^1 files' --inplace tree/middle theirs/closed
 cmp tree/middle theirs/closed
 [ "$(stat -c %a theirs/closed)" = 444 ] || fail "a file that was closed is open: $(stat -c %a theirs/closed)"
-# Were it the source itself, it would not be touched.
+# The source file itself, as the target, is not touched.
 ln theirs/closed theirs/itself
 cp_ 23 'it is the source itself' -I --inplace theirs/closed theirs/itself
 cmp tree/middle theirs/closed
-# Under further names neither, while it is looked at under the first or after that.
+# The same for additional hard links of the source, during and after the comparison under the first
+# name.
 mkdir theirs/names theirs/linked
 for name in x y; do ln theirs/closed theirs/names/$name; ln theirs/closed theirs/linked/$name; done
 for again in 1 2 3; do
   cp_ 23 'it is the source itself' -r -I --inplace theirs/names/ theirs/linked/
   cmp tree/middle theirs/closed
 done
-# What is cut off can be read by its owner, who has to know it again; and has its mode again when it is whole.
+# A file that was cut off stays readable for its owner, so that the next run recognizes it. A
+# complete file has its own mode again.
 for again in -u --ignore-existing; do
   rm -f theirs/cut
   echo old > theirs/cut

@@ -232,7 +232,7 @@ for attempt in range(5):
     run.until(lambda: os.stat("box/got/many").st_mtime_ns != many.begun)
     end_daemon()
     serve()
-    if run.process.wait(30) != 25:  # it was not over before it was killed
+    if run.process.wait(30) != 25:  # it had not ended before it was killed
         break
 run.end(10, "no reconnect: how much was deleted is not known")
 

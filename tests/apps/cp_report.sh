@@ -1,8 +1,9 @@
-# What people and machines get to see of a transfer: usage errors, lines, summaries, progress, exit codes.
+# The output of a transfer for people and scripts: usage errors, lines, summaries, progress, exit
+# codes.
 source "$(dirname "$0")/expect.sh"
 cp_() { expect "$1" "$2" cordma-cp "${@:3}"; }
 
-# Usage errors: 1, and what would be right.
+# Usage errors end with 1, and the message names the correct usage.
 programs=$(realpath "$programs")
 cd "$work"
 mkdir src
@@ -36,14 +37,14 @@ done
 cp_ 0 '^cordma-cp [0-9.]+, protocol [0-9]+$' --version
 expect 0 '^cordma-cpd [0-9.]+, protocol [0-9]+$' cordma-cpd --version
 
-# The other codes.
+# The other exit codes.
 cp_ 10 'unreachable|refused' --transport tcp src/a 127.0.0.1:box/ --port 1
 long=$(printf '%300s' '' | tr ' ' a)
 cp_ 3 "a{300}: File name too long" src/a "dst/$long"
 cp_ 3 "a{300}: File name too long" -n src/a "dst/$long"
 cp_ 23 'File name too long' "$(printf '%70000s' '' | tr ' ' a)" dst/
 cp_ 1 'a{32}..." is longer than 65535' src/a "$(printf '%70000s' '' | tr ' ' a)"
-# What has no value takes none of what is behind it.
+# An option with an empty value does not consume the next argument.
 mkdir none
 cp_ 1 'chunk= needs a value' --chunk= 1M src/a none/
 cp_ 1 'exclude= needs a value' --exclude= src/a src/a none/
@@ -54,7 +55,7 @@ for i in $(seq 20000); do echo "some-name-that-is-long-enough-to-be-too-much-wit
 cp_ 1 'bytes of both, are taken' -r --exclude-from rules src dst/
 head -n 12000 rules > fewer
 cp_ 0 '' -r --exclude-from fewer src dst/
-# More than a file may have, by the limit of the process.
+# A file larger than the file size limit of the process.
 mkdir limited
 truncate -s 30M limited/large
 echo small > limited/small
@@ -96,7 +97,7 @@ for name, contents in names.items():
         file.write(contents)
 os.mkfifo(b"tree/pipe\xff\\#377")
 
-# -n says what would be done, and does nothing; -v what is done, a line for each.
+# -n prints the pending actions and performs none; -v prints one line for each action.
 lines = [b"new      sub/", b"new      a", b"new      sub/b", b"new      sub/new\\x0aline", b"new      \xff", b"new      pipe\xff\\#377"]
 dry = run("-an", "tree/", "there/").stdout.split(b"\n")
 check(not os.path.exists("there"), "a dry run made its target")
@@ -109,7 +110,7 @@ check(b"would copy 4 files, 10 B" in b"\n".join(dry), f"no summary: {dry}")
 check(b"updated  a" in run("-avI", "--exclude", "sub", "tree/", "there/").stdout, "-v says nothing of what is copied again")
 check(run("-aq", "tree/", "there/").stdout == b"", "-q says more than errors")
 
-# --json: one object, whatever the names are, and nothing else on standard output.
+# --json prints one object, with any file names, and nothing else to standard output.
 found, errors = figures("-rtv", "tree/", "json/")
 check(found["schema"] == "cordma-cp/1" and found["exit_code"] == 0 and found["files"] == 4 and found["bytes"] == 10, found)
 check(found["transport"] in ("shm", "tcp") and found["interrupted"] is False and found["error"] == "", found)
@@ -129,7 +130,7 @@ stats = run("-a", "--stats", "tree/", "stats/").stdout.decode()
 for part in ("found 4 files, 10 B", "CPU of this process: ", "peak memory ", "over shm: "):
     check(part in stats, f"--stats does not say {part!r}: {stats}")
 
-# --inplace writes into the file that is there; without, it is another.
+# --inplace writes to the existing file; without it, the file is replaced.
 os.makedirs("in")
 with open("in/a", "w") as file:
     file.write("an old one that is longer")
@@ -139,7 +140,7 @@ check(os.stat("in/a").st_ino == node and open("in/a").read() == "1", "--inplace 
 run("-aI", "tree/a", "in/")
 check(os.stat("in/a").st_ino != node, "a file was written into")
 
-# Not faster than it was told: the last of four pieces comes 1.5 s after the first.
+# --bwlimit is not exceeded: the last of four pieces arrives 1.5 s after the first.
 with open("slow", "wb") as file:
     file.write(os.urandom(2 << 20))
 found, errors = figures("--bwlimit", "1M", "slow", "slowly")
@@ -159,7 +160,7 @@ def on_terminal(columns, *arguments, interrupt_at=None):
     while True:
         try:
             data = os.read(ours, 4096)
-        except OSError:  # the last one has closed it
+        except OSError:  # the last process that had it open has closed it
             break
         shown += data
         if interrupt_at is not None and interrupt_at in shown:
@@ -181,7 +182,7 @@ for columns in (20, 40, 80):
     check(any(re.search("% .*B/s.* [0-9]+ ?s", line) for line in lines), f"no time that is left at {columns}: {lines}")
 check(on_terminal(80, "-q", "--bwlimit", "1M", "slow", "quiet") == ("", 0), "-q shows progress")
 
-# Ctrl-C: how to go on, and what is here is kept.
+# Ctrl-C prints how to continue, and the received data is kept.
 with open("large", "wb") as file:
     file.truncate(40 << 20)
     file.write(os.urandom(40 << 20))
@@ -198,7 +199,7 @@ with open("figures") as file:
 check(found["resumed_bytes"] > 0, f"it did not go on: {found}")
 with open("large", "rb") as one, open("large again", "rb") as other:
     check(one.read() == other.read(), "it is another file")
-# --no-resume begins anew.
+# --no-resume starts again from the beginning.
 shown, code = on_terminal(80, "--bwlimit", "20M", "-t", "large", "anew", interrupt_at=b"%")
 check(code == 20, f"{code}: {shown!r}")
 check(figures("--no-resume", "-t", "large", "anew")[0]["resumed_bytes"] == 0, "--no-resume goes on")

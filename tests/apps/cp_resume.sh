@@ -1,7 +1,8 @@
-# cordma-cp is killed, on either side and at any moment: the target is as it was or as it should be, and the same
-# command goes on from there. CORDMA_TEST_KILLS says how often, CORDMA_TEST_SEED where chance begins, and CORDMA_TEST_MIB
-# how long the longest file is: more than the 64 MiB after which what is there is written down. Where few rounds are
-# asked for, they are as few and as short as still try each thing.
+# cordma-cp is killed, on either side and at any moment. The target is then the old or the new file,
+# and the same command continues the transfer. CORDMA_TEST_KILLS is the number of kills,
+# CORDMA_TEST_SEED seeds the random numbers, and CORDMA_TEST_MIB is the size of the longest file.
+# This must exceed the 64 MiB after which progress is noted. With CORDMA_TEST_ROUNDS=few, the rounds
+# are the fewest and shortest that still cover each case.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 
@@ -27,7 +28,7 @@ os.makedirs(box)
 os.makedirs(tree + "/sub")
 
 
-# No two of its chunks are the same, nor is it as it was before.
+# No two chunks of the file are the same, and the file differs from its previous version.
 def write(name, size):
     block = chance.randbytes(min(size, MB))
     with open(f"{tree}/{name}", "wb") as file:
@@ -81,7 +82,7 @@ try:
     for round in range(kills):
         push = chance.random() < 0.5
         source, target = (tree, box + "/got") if push else (box + "/sent", work + "/pulled")
-        if chance.random() < 0.5:  # there is an old one
+        if chance.random() < 0.5:  # an old file exists
             os.makedirs(target + "/sub", exist_ok=True)
             with open(target + "/sub/large", "wb") as file:
                 file.write(b"old")
@@ -113,11 +114,12 @@ try:
         expect(left == "", f"round {round}: something is left over: {left}")
         subprocess.run(["rm", "-rf", target], check=True)
 
-    # Killed near its end, what is left is little. That the source has changed since is seen.
+    # Killed near its end, the transfer has little left to copy. A change of the source in the
+    # meantime is detected.
     most = whole * 25 // 32
     write("sub/large", whole * MB)
     for change in (False, True):
-        # Where the file was whole before the signal came, once more, and slower.
+        # If the file was complete before the signal arrived, it is tried again with a lower limit.
         for limit in ("1G", "500M", "200M", "100M"):
             subprocess.run(["rm", "-rf", box + "/got"], check=True)
             run = subprocess.Popen([*command(port, True), "--bwlimit", limit])

@@ -1,5 +1,5 @@
-# cordma-cp --tls: what goes over the network nobody on the way can read, change or end unseen, and what is wrong with a
-# certificate is said.
+# cordma-cp --tls: data on the network cannot be read, changed or truncated unnoticed by a third
+# party. Errors with certificates are reported.
 source "$(dirname "$0")/expect.sh"
 need() { command -v "$1" > /dev/null || { echo "skipped: $1 is missing"; exit 77; }; }
 need openssl
@@ -33,7 +33,7 @@ configure() {  # configure NAME CERTIFICATE REQUIRED
  "tls": {"certificate": "$work/$2.pem", "key": "$work/$2.key", "required": $3}}
 JSON
 }
-start() {  # start NAME ARGUMENT...: with its configuration; sets `port`
+start() {  # start NAME ARGUMENT...: starts the daemon with this configuration; sets `port`
   serve cordma-cpd --config "$1.json" "${@:2}"
   port=${address##*:}
 }
@@ -60,7 +60,7 @@ cp_ 0 'damaged on the way, and sent again' -a "${tls[@]}" --flip 7 tree/ localho
 diff -r tree box/flipped || fail "a bit that was wrong before it was encrypted came through"
 cp_ 0 '"tls_cipher": "TLS_AES' -a "${tls[@]}" --json - tree/chunk localhost:box/json/
 
-# ---- who may not, and why ----
+# ---- refused clients, and the reason ----
 cp_ 5 'demands TLS: --tls$' tree/chunk 127.0.0.1:box/none/
 cp_ 5 'demands TLS: --tls$' --transport tcp tree/chunk 127.0.0.1:box/none/
 cp_ 5 'certificate "/CN=server" is signed by "/CN=ca", which is not trusted here: --tls-ca FILE' --tls tree/chunk 127.0.0.1:box/none/
@@ -87,7 +87,7 @@ port=${address##*:}
 cp_ 5 'has no TLS: its cordma-cpd needs "tls" in its --config' "${tls[@]}" tree/chunk 127.0.0.1:box/none/
 [ ! -e box/none ] || fail "who was refused has written something"
 
-# ---- what a daemon is configured with ----
+# ---- configuration of a daemon ----
 refuses() {  # refuses REGEX TLS
   printf '{"modules": [{"name": "box", "path": "%s"}], "tls": %s}' "$work/box" "$2" > wrong.json
   expect 1 "wrong.json: tls: $1" cordma-cpd --config wrong.json
@@ -113,7 +113,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv > /dev/null; then
   under=()
 fi
 
-# ---- on the way ----
+# ---- on the network ----
 cat > between.py <<'PYTHON'
 """between.py PORT MODE ARGUMENT: between clients and the daemon at PORT, without a part in what they say.
 record FILE: all that goes by, both ways. flip PLACE, cut PLACE: on each connection, once so many bytes went one way, a wrong
@@ -198,7 +198,8 @@ for way in plain tls; do
   ! grep -aqF 'not to be guessed' $way.bytes || fail "the token was sent"
 done
 
-# A wrong bit, or the end, in the middle of a file: it is not there. Without that the same command goes on.
+# A wrong bit or an early end in the middle of a file: the file is not created. Without the fault,
+# the same command continues.
 broken() {  # broken SOURCE TARGET
   local code=0
   timeout 120 "$programs/cordma-cp" --reconnect off --port "$port" --token-file token "${tls[@]}" "$1" "$2" > output 2>&1 || code=$?

@@ -1,5 +1,5 @@
-# A tree with all that a file system may have, here to here, to a daemon and back: rsync finds no difference.
-# PROGRAMS TRANSPORT
+# A tree with every kind of file system entry, copied locally, to a daemon and back: rsync finds no
+# difference. PROGRAMS TRANSPORT
 transport=$2
 host=${RDMA_HOST_SELF:-127.0.0.1}  # an address that the transport reaches
 source "$(dirname "$0")/expect.sh"
@@ -7,7 +7,7 @@ need() { command -v "$1" > /dev/null || { echo "skipped: $1 is missing"; exit 77
 need rsync
 need setfattr
 
-# What rsync would still have to do is nothing.
+# Fails if rsync would still change anything.
 same() {  # same SOURCE/ TARGET/
   local left
   left=$(rsync -aniHc --delete "$1" "$2") || fail "rsync cannot compare $1 and $2"
@@ -56,7 +56,7 @@ no_attributes=''
 plant "$work/tree"
 export TMPDIR=$work
 
-# Many more files than may be open at once.
+# Many more files than the limit of open files.
 (ulimit -n 160 && cp_ 0 ' over '"$transport" -aHX "$work/tree/" "$work/here/")
 same "$work/tree/" "$work/here/"
 if [ -n "$no_attributes" ]; then
@@ -69,7 +69,7 @@ fi
 find "$work/here" -name '*cordma*' | grep -q . && fail "something is left over"
 cp_ 0 '^0 files, 0 B .*the same' -aH "$work/tree/" "$work/here/"
 
-# ACLs, and those that a directory has for what is made in it.
+# ACLs, and the default ACLs of directories.
 mkdir -p "$work/acl/d"
 if setfacl -m u:1:r "$work/acl/d" 2> /dev/null; then
   printf x > "$work/acl/f"
@@ -85,7 +85,7 @@ if setfacl -m u:1:r "$work/acl/d" 2> /dev/null; then
   done
   cp_ 0 '^3 files' -a "$work/acl/" "$work/bare/"
   [ -z "$(getfacl -Rs "$work/bare")" ] || fail "ACLs are kept though nobody asked"
-  # What has one no more has none at the target.
+  # A removed ACL is also removed at the target.
   setfacl -b "$work/acl/f"
   setfacl -k "$work/acl/d"
   cp_ 0 '^0 files' -aA "$work/acl/" "$work/kept-A/"
@@ -95,7 +95,8 @@ else
   echo "not checked: ACLs, as there is no setfacl (package acl), or the file system of $work has none"
 fi
 
-# Devices, FIFOs and sockets, with -a, as far as they may be made; and their second names.
+# Devices, FIFOs and sockets with -a, as far as the user may create them, and their additional hard
+# links.
 mkdir "$work/special"
 mkfifo -m 640 "$work/special/fifo"
 ln "$work/special/fifo" "$work/special/other"
@@ -110,7 +111,7 @@ mknod -m 600 "$work/specials/other.new" p && mv "$work/specials/other.new" "$wor
 cp_ 0 '1 devices, FIFOs and sockets' -aH "$work/special/" "$work/specials/"
 [ -S "$work/specials/socket" ] || fail "a FIFO was taken for a socket"
 
-# What has changed, what has gone, and nothing else.
+# Changed and removed entries are updated, and nothing else.
 printf changed > "$work/tree/one"
 rm -r "$work/tree/empty" "$work/tree/dangling"
 mkdir "$work/tree/dangling"
@@ -124,14 +125,14 @@ same "$work/tree/" "$work/here/"
 cp_ 0 "^would copy $((files + 14)) files" -an "$work/tree/" "$work/none/at/all/"
 [ ! -e "$work/none" ] || fail "a dry run made its target"
 
-# What is excluded stays at the target, as with rsync, and so does the directory that it is in.
+# As with rsync, excluded files stay at the target, and so do the directories that contain them.
 mkdir -p "$work/mine/gone/kept" "$work/theirs"
 touch "$work/mine/a.o" "$work/mine/b" "$work/mine/gone/kept/c.o" "$work/theirs/new"
 cp_ 0 '1 deleted' -a --delete --exclude '*.o' "$work/theirs/" "$work/mine/"
 [ -e "$work/mine/a.o" ] && [ -e "$work/mine/gone/kept/c.o" ] || fail "an excluded file was deleted"
 [ ! -e "$work/mine/b" ] && [ -e "$work/mine/new" ] || fail "what is not excluded was not deleted"
 
-# A daemon: push, nothing left to do, pull.
+# With a daemon: push, push again without work, pull.
 mkdir "$work/box"
 printf 'not to be guessed\n' > "$work/token"
 serve cordma-cpd --listen "$host:0" --module-rw "box=$work/box" --token-file "$work/token" --transport "$transport"
@@ -165,7 +166,8 @@ cp_ 1 'a/b/c/x is in a, which is listed as well, but excluded with a/b:' "${with
 cp_ 5 'no module' -a --port "$port" "$work/tree/" "$host:box/in/"
 cp_ 5 'no module' "${with[@]}" "$work/tree/" "$host:other/in/"
 cp_ 1 'leads|\.\.' "${with[@]}" "$work/tree/" "$host:box/../etc/"
-# No way leads out of the module: neither a link that was there, nor one that a client has sent before.
+# No path leads out of the module, neither through an existing symlink nor through one that a client
+# has sent.
 ln -s /etc "$work/box/out"
 mkdir "$work/outside" "$work/links"
 ln -s "$work/outside" "$work/links/sent"
@@ -175,18 +177,18 @@ cp_ 0 . "${with[@]}" "$work/links" "$host:box/"
 ways=({out,links/sent,links/up}{/,/x,/x/,})
 for way in "${ways[@]}"; do
   cp_ 5 'leads out|Not a directory|No such file' "${with[@]}" "$work/tree/one" "$host:box/$way"
-  case $way in out | links/sent | links/up) continue ;; esac  # which may be had as what it is
+  case $way in out | links/sent | links/up) continue ;; esac  # the symlink itself may be copied
   cp_ 5 'leads out|Not a directory|No such file' "${with[@]}" "$host:box/$way" "$work/stolen/"
 done
 cp_ 5 'No such file|leads out' "${with[@]}" "$work/tree/one" "$host:box/links/dangling"
 cp_ 5 'No such file|leads out' "${with[@]}" "$work/tree/" "$host:box/links/dangling/"
 [ -z "$(ls -A "$work/outside")" ] || fail "something was written outside of the module"
 [ ! -e "$work/stolen" ] || [ -z "$(ls -A "$work/stolen")" ] || fail "something was read outside of the module"
-# A symlink itself may be had.
+# A symlink itself can be copied.
 cp_ 0 . "${with[@]}" "$host:box/out" "$work/had/"
 [ "$(readlink "$work/had/out")" = /etc ] || fail "a symlink is not copied as one"
 
-# Single files, as cp has it.
+# Single files, with the rules of cp.
 cp_ 0 '^1 files' "$work/tree/one" "$work/renamed"
 cmp "$work/tree/one" "$work/renamed"
 mkdir "$work/into"

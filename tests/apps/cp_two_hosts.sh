@@ -1,10 +1,12 @@
-# A tree from one machine to another and back, over a wire that loses packets; then the same again, with one side
-# killed in the middle of either way. Runs on both: the files are on a, and on b is the daemon. PROGRAMS
+# A tree is copied from one machine to another and back, over a wire that loses packets. The same is
+# repeated with one side killed in the middle of each direction. Runs on both machines: the files
+# are on a, and the daemon is on b. PROGRAMS
 source "$(dirname "$0")/expect.sh"
 source "$(dirname "$0")/two_hosts.sh"
 tree=$work/tree box=$work/box back=$work/back
 
-# half_here DIRECTORY PROCESS: waits until 3 MB of `large` have been written. It has its whole length from the beginning.
+# half_here DIRECTORY PROCESS: waits until 3 MB of `large` have been written. The file has its full
+# length from the beginning.
 half_here() {
   local blocks=0 end=$((SECONDS + 60))
   until [ "$blocks" -ge 6000 ]; do
@@ -42,7 +44,7 @@ there=$RDMA_HOST_PEER:box
 port=$(note get port)
 copy() { expect 0 "$1" cordma-cp -a --transport verbs --port "$port" --json "$work/json" "${@:2}"; }
 same() { diff -r --no-dereference "$tree" "$back" || fail "what came back is not what was sent"; }
-# A file of 9 MB that was half there when its transfer was killed.
+# A file of 9 MB of which half had been received when the transfer was killed.
 went_on() {
   local resumed
   resumed=$(sed -n 's/.*"resumed_bytes": *\([0-9]*\).*/\1/p' "$work/json")
@@ -54,7 +56,7 @@ copy '^202 files, .* over verbs' "$tree/" "$there/in/"
 copy '^202 files, .* over verbs' "$there/in/" "$back/"
 same
 
-start() {  # start FROM TO: what is to be killed, while it has seconds to go
+start() {  # start FROM TO: starts a transfer that runs for seconds, to be killed
   "$programs/cordma-cp" -a --reconnect off --bwlimit 512k --transport verbs --port "$port" "$@" > "$work/killed" 2>&1 &
   client=$!
 }

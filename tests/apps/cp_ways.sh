@@ -1,10 +1,10 @@
-# What users of rsync and scp take for granted, and what must not happen whatever they do.
+# Behaviour that users of rsync and scp rely on, and failures that must not happen with any usage.
 transport=$2
 source "$(dirname "$0")/expect.sh"
 cp_() { expect "$1" "$2" cordma-cp --transport "$transport" "${@:3}"; }
 cd "$work"
 
-# What was begun with one file does not go on with another of its size and time.
+# A partial transfer of one file is not continued with another file of the same size and time.
 head -c 24M /dev/urandom > a
 head -c 24M /dev/urandom > b
 touch -d 2020-01-01 a b
@@ -15,13 +15,13 @@ until [ -s t/.image.cordma-state ]; do
   kill -0 $begun 2> /dev/null || fail "it is over before it has begun: $(cat said)"
   sleep 0.02
 done
-# A shell's background jobs ignore Ctrl-C.
+# Background jobs of a shell ignore Ctrl-C.
 kill -KILL $begun
 wait $begun 2> /dev/null || true
 cp_ 0 '^1 files' -t b t/image
 cmp b t/image || fail "one file is of two sources"
 
-# Names that look like lists, options that rsync's users type.
+# Names that look like lists, and options that users of rsync type.
 echo bracket > '[a,b]'
 echo plain > a,b
 mkdir -p backup '[backup]' source/d
@@ -34,7 +34,8 @@ cp_ 0 '^1 files' -a --delete source/ '[backup]'
 cp_ 0 '^1 files' -avhP source/ human/
 [ -e human/q ] || fail "-h"
 
-# Permissions without -p: of what is new those of the source, less the umask; of what is there its own.
+# Permissions without -p: a new file has the source's mode less the umask; an existing file keeps
+# its mode.
 mkdir -m 700 source/private
 echo x > source/open
 chmod 644 source/open
@@ -47,7 +48,7 @@ chmod 600 to/open
 [ "$(stat -c %a to/private)" = 700 ] || fail "a private directory is open: $(stat -c %a to/private)"
 [ "$(stat -c %a to/open)" = 600 ] || fail "a private file is open: $(stat -c %a to/open)"
 
-# Symlinks' times, though they lead where they should.
+# Times of symlinks are updated even if their targets are already the same.
 mkdir links linked
 ln -s somewhere links/l
 touch -h -d 2001-01-01 links/l
@@ -55,7 +56,8 @@ ln -s somewhere linked/l
 cp_ 0 'files' -a links/ linked/
 [ -z "$(rsync -anic --delete links/ linked/)" ] || fail "a symlink's time is lost"
 
-# --delete: what is there, and not sent, is no other's; what metadata could not be kept is no reason.
+# --delete: an entry that is also in the source but is not sent stays. Metadata that cannot be kept
+# does not prevent deletions.
 mkfifo source/pipe
 ln -s q source/link
 mkdir del
@@ -75,7 +77,7 @@ if [ "$(id -u)" -eq 0 ]; then
   under=("${as_nobody[@]}")
   cp_ 23 '1 deleted' -ao --delete theirs/ mine/
   [ ! -e mine/other ] || fail "nothing is deleted as an owner could not be kept"
-  # Another name of what could not be read is not what is there by that name.
+  # A hard link of an unreadable file is not linked to the existing file of the first name.
   mkdir names named
   echo one > names/a
   ln names/a names/b
@@ -90,7 +92,7 @@ else
   echo "not tried: what others own, which root alone can make"
 fi
 
-# Nothing of the program's own is standard input where there is none.
+# With standard input or output closed, no descriptor of the program is used in its place.
 cp_ 23 'stdin: Bad file descriptor|x: Bad file descriptor' - "$work/x" <&-
 [ ! -e x ] || fail "what is no standard input was copied"
 printf 'abc' > three
@@ -112,7 +114,7 @@ for after in 0.05 0.1 0.15 0.2; do
 done
 cp_ 0 'files' -a many/ cut/all/
 diff -r many cut/all || fail "it does not go on"
-# And where nothing comes, or goes.
+# Ctrl-C while no input arrives or no output is accepted.
 mkfifo quiet
 sleep 30 > quiet &
 background+=($!)
@@ -121,7 +123,8 @@ timeout --foreground -s INT 0.5 "$programs/cordma-cp" --transport "$transport" -
 [ $code -eq 124 ] || fail "Ctrl-C while nothing comes: $code"
 [ ! -e .z.cordma-part ] || fail "something is left over"
 
-# --timeout: a side that stays connected and says nothing ends it, whichever it is; one that is slow does not.
+# --timeout: a transfer ends if either side stays connected and sends nothing; a slow side does not
+# end it.
 mkdir box
 fill large 30000000
 head -c 150000 large > slow
@@ -129,7 +132,7 @@ host=${RDMA_HOST_SELF:-127.0.0.1}
 serve cordma-cpd --listen "$host:0" --module-rw "box=$work/box" --transport "$transport"
 port=${address##*:}
 cp_ 0 '^1 files' --port "$port" --timeout 1 --chunk 64k --bwlimit 64k slow "$host:box/"
-begin() {  # begin NAME: until there is a part of it; sets `begun`
+begin() {  # begin NAME: waits until a part of it exists; sets `begun`
   "$programs/cordma-cp" --transport "$transport" --port "$port" --timeout 1 --reconnect off --bwlimit 5M large "$host:box/$1" > said 2>&1 &
   begun=$!
   background+=("$begun")
@@ -153,20 +156,21 @@ grep -q 'nothing was heard of the other side for 1 s' said || fail "a silent dae
 cp_ 30 'timed_out' --port "$port" --timeout 1 slow "$host:box/"
 kill -CONT "$server"
 
-# --delete beside rsync's: of a directory that goes what is excluded stays, with what leads there; a directory is no
-# match for a file or link that shall be in its place, unless some of it is excluded. (Without --delete rsync -H hangs.)
+# --delete compared with rsync. Excluded entries of a deleted directory stay, with the directories
+# that lead to them. A directory is removed for a file or link of the same name unless some of it is
+# excluded. (Without --delete rsync -H hangs.)
 mkdir -p of/keep
 echo 1 > of/a
 echo 2 > of/file
 ln -s a of/link
 echo x > of/h1
 ln of/h1 of/h2
-grown() {  # grown DIRECTORY: as it is before
+grown() {  # grown DIRECTORY: creates the initial state
   rm -rf "$1"
   mkdir -p "$1"/{gone/sub/deep,gone/only,file/in,link/in,h2/in,.hide}
   touch "$1"/{gone/sub/x.o,gone/sub/x.c,gone/only/y.c,file/in/z.o,file/in/z.c,link/in/z.c,link/z,h2/in/z,.hide/q}
 }
-as_rsync() {  # as_rsync ARGUMENT...: both do the same with `grown`, and end with the same
+as_rsync() {  # as_rsync ARGUMENT...: both leave the same tree and exit code
   local code=0
   grown theirs.d
   grown ours.d
@@ -183,7 +187,8 @@ as_rsync -a
 as_rsync -an
 grep -q 'file: Is a directory, and not empty: --delete would replace it' output || fail "what is in the way is not named: $(cat output)"
 
-# Directories that their owner may not write in, new, there, and to be deleted: as with rsync, whatever is kept of them.
+# Directories without write permission for their owner, new, existing and to be deleted: the result
+# is that of rsync, for each kind of metadata kept.
 if [ "$(id -u)" -eq 0 ]; then
   mkdir -p closed/{shut/deep,open}
   echo 1 > closed/shut/new
@@ -206,7 +211,7 @@ if [ "$(id -u)" -eq 0 ]; then
     under=("${as_nobody[@]}")
     cp_ 0 '^2 files' $how closed/ ours.d/
     under=()
-    # What stays of one that is deleted rsync leaves open.
+    # rsync leaves the remainder of a deleted directory writable.
     [ ! -e theirs.d/away ] || chmod 555 theirs.d/away
     diff <(in_all theirs.d) <(in_all ours.d) || fail "$how: not as with rsync"
     rm -rf theirs.d ours.d
@@ -220,7 +225,7 @@ if [ "$(id -u)" -eq 0 ]; then
   done
 fi
 
-# What a daemon says names things as its client does.
+# Errors reported by a daemon name paths as the client wrote them.
 echo 1 > box/file
 chmod 755 box
 there() { cp_ "$1" "$2" --port "$port" "${@:3}"; }
@@ -237,7 +242,7 @@ there 5 'box/out/x: leads out of the module$' "$host:box/out/x" out.d/
 there 5 'box/out: leads out of the module$' -r of/ "$host:box/out"
 if grep /proc/self served; then fail "the daemon logs a way of its own"; fi
 
-# What is wrong here is no refusal: rsync's codes for it.
+# Local errors are not refusals: the exit codes are those of rsync.
 ends_as_rsync() {
   local code=0
   timeout 60 "${under[@]}" rsync "$@" > said 2>&1 || code=$?
@@ -263,7 +268,8 @@ if [ "$(id -u)" -eq 0 ]; then
   under=()
 fi
 
-# -n and -v tell of each thing whose metadata alone is other, where it is asked for, as rsync -i does.
+# -n and -v print each entry that differs only in metadata, if that metadata is to be kept, as rsync
+# -i does.
 mkdir -p meta/{same,mode,time,attribute}
 touch meta/{file,moded,attributed}
 ln -s x meta/link
@@ -289,7 +295,7 @@ diff <(other) <(lines metadata\ {mode/,moded,time/,timed.link} "${attributes[@]}
 cp_ 0 '^0 files' -avX meta/ meta.d/
 [ -z "$(other)" ] || fail "nothing is other: $(other)"
 
-# What else rsync's users type.
+# Other options that users of rsync type.
 mkdir -p opt/{sub,fresh/deep}
 for f in older newer sized same sub/old sub/extra fresh/new fresh/deep/new top.o; do echo "ours $f" > opt/$f; done
 ln -s older opt/link
@@ -305,13 +311,13 @@ grown() {
   touch -d 2010-01-01 "$1"/{older,sized,sub/old}
   touch -d 2020-01-01 "$1"/newer
 }
-as_rsync_all() {  # as_rsync_all ARGUMENT...: contents, times and modes
+as_rsync_all() {  # as_rsync_all ARGUMENT...: compares contents, times and modes
   local code=0
   grown theirs.d
   grown ours.d
   timeout 60 rsync "$@" opt/ theirs.d/ > said 2>&1 < rules || code=$?
   cp_ $code '^(would copy )?[0-9]+ files' "$@" opt/ ours.d/ < rules
-  [[ "$*" != *files-from* ]] || touch -r opt theirs.d ours.d  # which is on neither's list
+  [[ "$*" != *files-from* ]] || touch -r opt theirs.d ours.d  # neither list contains the root
   [ -z "$(rsync -anic --delete theirs.d/ ours.d/)" ] || fail "$*: not as with rsync: $(rsync -anic --delete theirs.d/ ours.d/)"
 }
 printf '%s\n' '# a comment' '' '; another' '*.o' '+ /sub/old' '- /sub/*' > rules
@@ -326,11 +332,12 @@ grown ours.d
 cp_ 25 'deletions stopped due to --max-delete limit \([1-9][0-9]* skipped\)' -a --delete --max-delete 2 opt/ ours.d/
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away 2> /dev/null | wc -l)" -eq 3 ] || fail "--max-delete: $(find ours.d)"
 cp_ 0 ', 3 deleted' -a --delete --max-delete 3 opt/ ours.d/
-# No limit is below 0, as with rsync.
+# As with rsync, a negative limit has the effect of 0.
 grown ours.d
 for limit in -1 -1000000; do cp_ 25 'limit \([1-9] skipped\)' -a --delete --max-delete=$limit opt/ ours.d/; done
 [ "$(cd ours.d; ls -d gone gone/in gone/in/x gone/y sub/away | wc -l)" -eq 5 ] || fail "--max-delete below 0: $(find ours.d)"
-# Of several names those that were passed over may be another file's: the next one takes what was to come.
+# Hard links of one file: names that are skipped at the target may belong to another file. The next
+# name receives the contents.
 for option in -u --ignore-existing --existing '-c -u' '-u --existing'; do
   rm -rf names names.ours names.theirs
   mkdir names names.ours names.theirs
@@ -348,21 +355,23 @@ for option in -u --ignore-existing --existing '-c -u' '-u --existing'; do
   cp_ 0 '^[0-9]+ files' -aH $option names/ names.ours/
   [ -z "$(rsync -anicH --delete names.theirs/ names.ours/)" ] || fail "-H $option: not as with rsync: $(ls -li names.theirs names.ours)"
 done
-# A further name is as new as its first: what is newer there stays, whatever it is.
+# An additional hard link is as new as its first name: a newer entry at the target stays, of any
+# kind.
 rm -rf names names.ours
 mkdir names names.ours
 echo old > names/a; touch -d 2020-01-01 names/a; ln names/a names/b; ln names/a names/c
 echo newer > names.ours/b; echo older > names.ours/c; touch -d 2019-01-01 names.ours/c
 cp_ 0 '1 files' -aHu names/ names.ours/
 [ "$(cat names.ours/[abc] | tr '\n' ' ')" = 'old newer old ' ] || fail "-H -u: $(tail -n +1 names.ours/*)"
-# Where the first name has no place the next has the contents.
+# If the first name cannot be created, the next one receives the contents.
 mkdir -p kept kept.t/a/in/the/way
 echo x > kept/a; ln kept/a kept/b; ln kept/a kept/c
 cp_ 23 'a: Is a directory, and not empty' -aH kept/ kept.t/
 [ "$(cat kept.t/b)" = x ] && [ kept.t/b -ef kept.t/c ] && [ -d kept.t/a/in/the/way ] || fail "-H: $(find kept.t)"
 rm kept/[ac]; echo y > kept/0; ln kept/0 kept/a
 for dry in -n -v; do cp_ 23 'a: Is a directory, and not empty' -aH $dry kept/ kept.t/; done
-# --inplace: who may not read a file in the end may not while it is written; and what there is no room for is not begun.
+# --inplace: users without the right to read the final file cannot read it while it is written. A
+# file for which there is no space is not started.
 head -c 12M /dev/urandom > secret; chmod 600 secret
 echo old > written; chmod 644 written
 "$programs/cordma-cp" --transport "$transport" -t -p --inplace --bwlimit 12M secret written > said 2>&1 &
@@ -371,7 +380,8 @@ until [ "$(stat -c %s written)" -gt 1000 ]; do kill -0 $writing || fail "it is o
 [ "$(stat -c %a written)" = 600 ] || fail "--inplace: it is open while it is written"
 wait $writing || fail "--inplace: $(cat said)"
 cmp secret written
-# What a source is that was left out stays, by its name in the tree; of a file and a directory the directory comes.
+# A source that was left out stays at the target under its name in the tree. Of a file and a
+# directory with the same name, the directory is copied.
 mkdir -p left left.other left.t both/1 both/2/x/deep both.ours/x
 ln -s nowhere left.other/link; touch left.t/link left.t/gone
 cp_ 0 'left out: left.other/link' -r --delete left/ left.other/link left.t/
@@ -385,7 +395,8 @@ for order in '1 2' '2 1'; do
   [ -z "$(rsync -anic --delete both.theirs/ both.ours/)" ] || fail "a file and a directory: $(find both.theirs both.ours)"
   rm -r both.ours both.theirs; mkdir both.ours both.theirs
 done
-# A limit holds for what would make way, too; and what is there already stays, whatever is to take its place.
+# --max-delete also applies to entries that are removed to make way, and --ignore-existing keeps
+# existing entries of any kind.
 mkdir -p way/d way.t/d way/x
 echo file > way/in; echo inside > way/x/in
 rm -r way/d; echo file > way/d; echo precious > way.t/d/kept
@@ -395,16 +406,17 @@ rm -r way.t; mkdir way.t; echo precious > way.t/x
 cp_ 23 'x: it is no directory there, and stays' -a --ignore-existing way/ way.t/
 [ "$(cat way.t/x)" = precious ] || fail "--ignore-existing let go of a file"
 [ "$(cat way.t/in)" = file ] || fail "what was not there did not come: $(ls way.t)"
-# With --existing a directory takes the place of a file that is there, as with rsync, and what is new in it does not come.
+# As with rsync, with --existing a directory replaces an existing file, and new entries in it are
+# not copied.
 mkdir -p kind/d kind.t; echo x > kind/d/x; echo file > kind.t/d
 cp_ 0 '^0 files.* 1 directories' -a --existing --delete kind/ kind.t/
 [ -d kind.t/d ] && [ ! -e kind.t/d/x ] || fail "--existing: $(find kind.t)"
-# A pattern may say by itself what it is for.
+# A pattern may itself state with a sign whether it includes or excludes.
 mkdir signs signs.t; touch signs/a.o signs/b.o signs.t/kept
 cp_ 0 '1 files' -a --delete --exclude '- kept' --exclude '+ a.o' --exclude '*.o' signs/ signs.t/
 [ "$(ls signs.t | tr '\n' ' ')" = 'a.o kept ' ] || fail "signs of patterns: $(ls signs.t)"
 for absent in -z --compress; do cp_ 1 'there is no compression' $absent -r opt/ ours.d/; done
-# A list of what is to come, and symlinks as what they lead to.
+# A list of files to copy, and symlinks replaced by their targets.
 printf '%s\n' '# a comment' './sub/old' sub fresh/deep '/older' 'sub//extra' > list
 tr '\n' '\0' < list | sed -z 1d > list0
 sed 's/$/\r/' list > list.dos
@@ -418,7 +430,7 @@ cp_ 23 'link: is a symlink that leads nowhere' -aL opt/ ours.d/
 ln -sfn . opt/link
 cp_ 23 'link: leads to a directory that it is in' -aL opt/ ours.d/
 echo none/at/all >> list
-# What leads to what is listed comes, whatever is excluded.
+# The directories that lead to a listed file are copied, even if they are excluded.
 printf '%s\n' sub/old fresh/deep older > short.list
 for rule in sub '*/' /sub/ old deep; do as_rsync_all -a "--exclude=$rule" --files-from=short.list; done
 cp_ 23 'opt/none/at/all: No such file' -a --files-from list opt ours.d/
@@ -433,12 +445,12 @@ cp_ 23 'nosuch.*: No such file' -a --files-from /dev/null nosuch ours.d/
 cp_ 0 '^0 files' -a --files-from /dev/null opt ours.d/
 (cd opt && find . -mindepth 1 -print0) > list0
 as_rsync_all -a -0 --files-from=list0
-# Rules that end with a 0, and what takes them all back.
+# Rules terminated by NUL, and a rule that clears all rules before it.
 printf 'sub\0older\0' > rules0
 as_rsync_all -a -0 --exclude-from=rules0
 as_rsync_all -a --exclude=older --exclude='!' --exclude=sub
 cp_ 1 'has a NUL in it: -0' -a --exclude-from=rules0 opt/ ours.d/
-# -i is rsync's, but for where a link leads.
+# -i prints the same as rsync, except for the targets of links.
 grown ours.d
 chmod 600 ours.d/same; mkfifo opt/fifo; ln -sfn older opt/link; touch -d 2005-01-01 opt
 signs() { grep -E '^[*<>.ch][^ ]{10} |^\*deleting' | sed -E 's/ (->|=>) .*//; s,^(\*deleting .*)/$,\1,' | sort; }
@@ -448,7 +460,7 @@ for how in -aiH -aiHc -riH; do
 done
 cp_ 0 '^>f[.][.]t[.]{6} newer$' -ai opt/ ours.d/
 rm opt/fifo opt/sub/led opt/fresh/away
-# A source that is a symlink itself is left out, as rsync does.
+# As with rsync, a source that is a symlink itself is left out.
 cp_ 0 'left out: opt/link: is a symlink' opt/link alone.d/
 cp_ 0 '1 links' -l opt/link alone.d/
 if [ "$(id -u)" -eq 0 ] && unshare -m true 2> /dev/null; then

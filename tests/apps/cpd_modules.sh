@@ -1,4 +1,5 @@
-# What cordma-cpd serves, and to whom: a mistake in what it was told is named, and never lets more people in.
+# The modules of cordma-cpd and their access rules: an error in the configuration is reported, and
+# never admits more clients.
 source "$(dirname "$0")/expect.sh"
 
 mkdir "$work/box"
@@ -10,7 +11,7 @@ refused() {  # refused REGEX JSON [MODE]
 }
 module() { printf '{"modules": [{"name": "box", "path": "%s", %s}]}' "$work/box" "$1"; }
 
-# What is no JSON, and where; keys that there are not; values of another kind.
+# Invalid JSON and its position, unknown keys, and values of another type.
 refused 'line 2, column' $'{"modules":\n  [}'
 refused 'line 1' ''
 refused 'an object is needed' '[]'
@@ -31,14 +32,14 @@ refused 'is no directory' "{\"modules\": [{\"name\": \"box\", \"path\": \"$work/
 for name in '' a/b a:b; do refused 'a name is not empty' "{\"modules\": [{\"name\": \"$name\", \"path\": \"$work\"}]}"; done
 refused 'two modules are called "box"' "{\"modules\": [{\"name\": \"box\", \"path\": \"$work\"}, {\"name\": \"box\", \"path\": \"$work\"}]}"
 
-# Who comes from where.
+# Addresses of permitted clients.
 for hosts in '[]' null '"10.0.0.0/8"' '{}'; do refused 'hosts: a list' "$(module "\"hosts\": $hosts")"; done
 refused 'hosts: a text' "$(module '"hosts": [10]')"
 for host in 10.0.0.0/33 ::1/129 10.0.0.0/ 10.0.0.0/x 10.0.0.0/-1 10.0.0 example.org ''; do
   refused "hosts: \"$host\"" "$(module "\"hosts\": [\"$host\"]")"
 done
 
-# Tokens: none that is empty, short, or for all to read.
+# Tokens: an empty or short token and a token file that others may read are refused.
 refused 'an empty token' "$(module '"token": ""')"
 refused 'soon guessed' "$(module '"token": "1234567"')"
 refused 'others may read it' "$(module '"token": "long enough"')" 640
@@ -52,7 +53,7 @@ for file in empty blank; do
   expect 1 'token-file: .* has no token in its first line' cordma-cpd --module "box=$work/box" --token-file "$work/$file"
 done
 
-# The whole disk only when told twice, whatever it is called.
+# The complete disk is served only if this is confirmed, under any path that leads to it.
 ln -s / "$work/root"
 for path in / // /. /tmp/.. "$work/root"; do
   refused 'serves the whole disk' "{\"modules\": [{\"name\": \"all\", \"path\": \"$path\"}]}"
@@ -60,7 +61,8 @@ for path in / // /. /tmp/.. "$work/root"; do
 done
 refused 'two modules' "{\"modules\": [{\"name\": \"all\", \"path\": \"/\", \"whole_disk\": true}, {\"name\": \"all\", \"path\": \"/\", \"whole_disk\": true}]}"
 
-# One daemon with all of it: read-only, for other hosts, with a token of which nothing is seen.
+# A daemon with all of this: a read-only module, modules for other hosts, and a token that is never
+# printed.
 printf 'a secret of mine\n' > "$work/token"
 mkdir "$work/drop"
 cat > "$work/config" <<CONFIG
@@ -83,7 +85,7 @@ cp_ 5 'no module "drop"' "$work/box/file" 127.0.0.1:drop/
 cp_ 5 'no module "drop"' --token-file "$work/config" "$work/box/file" 127.0.0.1:drop/
 cp_ 1 'no token in its first line' --token-file "$work/blank" "$work/box/file" 127.0.0.1:drop/
 [ -z "$(ls -A "$work/drop")" ] || fail "something was written without the token"
-# What a client is called cannot forge a line of the log.
+# The path that a client sends cannot forge a line of the log.
 expect 5 'no module' cordma-cp --transport tcp --port "$port" $'127.0.0.1:a\nlistening on b\e[2J/x' "$work/x"
 ! grep -q '^listening on b' "$work/served" || fail "a client wrote a line into the log"
 grep -q "WARNING: module \"drop\": everybody on this machine may read its token: chmod 600 $work/token" "$work/served" ||
@@ -91,7 +93,7 @@ grep -q "WARNING: module \"drop\": everybody on this machine may read its token:
 ! grep -q 'WARNING.*may write' "$work/served" || fail "a module with a token is said to be open"
 ! grep -q $'\e' "$work/served" || fail "a client wrote to the terminal of the daemon"
 
-# All that goes over the wire, by way of one who listens in.
+# All bytes on the wire, recorded by a proxy.
 cat > "$work/wire.py" <<'PYTHON'
 import socket, sys, threading
 
@@ -134,7 +136,7 @@ CORDMA_CP_TOKEN='a secret of mine' cp_ 0 '^0 files|^1 files' "$work/box/file" 12
 ! tr '\0' ' ' < "/proc/$daemon/cmdline" | grep -q secret || fail "the token is in the daemon's command line"
 ! grep -q 'a secret of mine' "$work/served" || fail "the token is in the log"
 
-# A module that everybody may write is warned of.
+# A module that everyone may write causes a warning.
 chmod 600 "$work/token"
 serve cordma-cpd --listen 127.0.0.1:0 --module-rw "open=$work/drop"
 grep -q 'WARNING: module "open": whoever reaches 127.0.0.1:0 may write, change and delete in it' "$work/served" ||
@@ -142,7 +144,7 @@ grep -q 'WARNING: module "open": whoever reaches 127.0.0.1:0 may write, change a
 serve cordma-cpd --listen 127.0.0.1:0 --module "open=$work/drop" --module-rw "drop=$work/drop" --token-file "$work/token"
 ! grep -q WARNING "$work/served" || fail "it warns of nothing: $(cat "$work/served")"
 
-# Nobody reads any more what it has to say.
+# The reader of the daemon's standard error has closed it.
 python3 - "$(realpath "$programs")" "$work/box" << 'PYTHON'
 import subprocess, sys
 

@@ -1,4 +1,4 @@
-# What apps/demo.sh refuses, each with one sentence, before it builds anything. PROGRAMS SOURCES
+# Arguments that apps/demo.sh refuses with one sentence, before it builds anything. PROGRAMS SOURCES
 source "$(dirname "$0")/expect.sh"
 demo=$2/apps/demo.sh
 
@@ -32,7 +32,8 @@ printf 'CMAKE_CXX_COMPILER:FILEPATH=/usr/bin/other\nCMAKE_HOME_DIRECTORY:INTERNA
 refused 1 'was configured with another compiler or for another checkout' --build "$work/stale"
 [ -e "$work/stale/CMakeCache.txt" ] || fail "a build folder that the user named was cleared"
 
-# The first line of the progress may come before the first step is done. A build that is ended leaves nothing running.
+# The first line of progress may appear before the first step is complete. An interrupted build
+# leaves no process running.
 cat > "$work/slow" <<'SLOW'
 #!/bin/sh
 case $* in *cmTC_*) ;; *.dir/*) echo $$ >> "$SLOW_PIDS"; exec sleep 1000 ;; esac

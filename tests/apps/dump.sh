@@ -1,7 +1,7 @@
-# SIGUSR1: cordma-perf, -cp, -cpd and -kv report where they wait, and go on.
+# SIGUSR1: cordma-perf, -cp, -cpd and -kv report where they wait, and continue.
 source "$(dirname "$0")/expect.sh"
 
-# handles PID: that process has its handler of SIGUSR1.
+# handles PID: waits until the process has installed its handler of SIGUSR1.
 handles() {
   local caught
   until caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status") && (((0x$caught & 0x200) != 0)); do
@@ -10,8 +10,8 @@ handles() {
   done
 }
 
-# reports PID FILE [LINE]: that process reports a reactor, and LINE if it is given, to FILE. A process
-# that has no reactor yet reports none, so it is asked again.
+# reports PID FILE [LINE]: the process reports a reactor, and LINE if it is given, to FILE. A
+# process that has no reactor yet reports none, so the signal is repeated.
 reports() {
   handles "$1"
   until grep -q "^${3-  tasks: }" "$2"; do
@@ -33,7 +33,7 @@ serve cordma-cpd --listen 127.0.0.1:0 --module "tree=$work/tree"
 daemon=$server daemon_address=$address
 reports "$daemon" "$work/served"
 
-# The daemon stands still, so that the client waits for it.
+# The daemon is stopped, so that the client waits for it.
 kill -STOP "$daemon"
 "$programs/cordma-cp" "cordma://$daemon_address/tree/file" "$work/copy/file" > "$work/client" 2>&1 &
 client=$!

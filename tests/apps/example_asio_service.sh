@@ -1,4 +1,4 @@
-# Timer, TCP sockets and cordma on one thread.
+# A timer, TCP sockets and cordma on one thread.
 source "$(dirname "$0")/expect.sh"
 
 expect 0 '^client: SOCKETS, TIMERS AND CORDMA$' example-asio_service
@@ -9,7 +9,7 @@ expect 2 'PORT' example-asio_service --nonsense
 expect 2 'is no port' example-asio_service 12x
 expect 2 'is no port' example-asio_service 70000
 
-# A client that misbehaves is dropped, and the next one is served.
+# A client that sends an overlong line is disconnected, and the next one is served.
 serve example-asio_service 0
 for _ in 1 2; do
   exec 3<> "/dev/tcp/${address/://}"

@@ -1,4 +1,4 @@
-# The echo service: both sides in one program, and in two.
+# The echo service, with both sides in one program and in two.
 source "$(dirname "$0")/expect.sh"
 
 expect 0 '^connected over shm$' example-echo
@@ -13,11 +13,11 @@ CORDMA_TRANSPORT=tcp expect 0 '^connected over tcp$' example-echo "$address" aga
 expect 1 'example-echo: ' example-echo "$address" "$(head -c 6000 /dev/zero | tr '\0' x)"
 expect 0 '^still here$' example-echo "$address" "still here"
 
-# A client that is killed ends its own conversation, and nobody else's.
+# A client that is killed ends its own conversation only.
 for transport in shm tcp shm tcp; do
   exec 3< <(CORDMA_TRANSPORT=$transport exec "$programs/example-echo" "$address" $(seq 20000) 2> /dev/null)
   victim=$!
-  read -r _ <&3  # what it prints comes in blocks: it is in the middle
+  read -r _ <&3  # its output is buffered in blocks, so after one line it is still running
   kill -9 "$victim"
   exec 3<&-
   CORDMA_TRANSPORT=$transport expect 0 '^still here$' example-echo "$address" "still here"

@@ -1,4 +1,4 @@
-# Remote memory: owner and user in one program, and in two, over both transports.
+# Remote memory: the owner and the user in one program, and in two, over both transports.
 source "$(dirname "$0")/expect.sh"
 
 expect 0 'owner: the counter is 30, the text is "written from afar"' example-remote_memory

@@ -1,11 +1,11 @@
-# Sourced by the scripts beside it: running programs and looking at what they said.
+# Sourced by the scripts beside it: runs programs and checks their output.
 set -euo pipefail
 rounds=${CORDMA_TEST_ROUNDS-all}
-unset CORDMA_TEST_ROUNDS  # of cordma's own tests: the programs would say on stderr that they don't know it
+unset CORDMA_TEST_ROUNDS  # read by cordma's tests only; the programs would warn about it on stderr
 programs=$1
 work=$(mktemp -d)
 background=()
-under=()  # what programs are started by, where it is not the shell: a command and its arguments
+under=()  # command and arguments that start the programs; empty: the shell does
 cleanup() {
   local process
   for process in "${background[@]}"; do kill "$process" 2> /dev/null || true; done
@@ -14,15 +14,16 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# fill FILE BYTES: no two parts of it are the same. Random bytes would take emulated processors seconds.
+# fill FILE BYTES: creates a file without repeated content. Random bytes would take emulated
+# processors seconds.
 fill() {
   seq 10000000 $((10000000 + $2 / 9)) > "$1"  # 9 bytes a line
   truncate -s "$2" "$1"
 }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
-# expect CODE REGEX PROGRAM ARGUMENT...: it ends with CODE and prints, on either stream, a line that
-# matches.
+# expect CODE REGEX PROGRAM ARGUMENT...: the program exits with CODE and prints, on either stream, a
+# line that matches.
 expect() {
   local code=$1 regex=$2 program=$3 got=0
   shift 3
@@ -37,11 +38,12 @@ expect() {
   fi
 }
 
-# serve PROGRAM ARGUMENT...: starts it in the background, with this input; sets `address` once it listens.
+# serve PROGRAM ARGUMENT...: starts it in the background with this standard input; sets `address`
+# once it listens.
 serve() {
   local program=$1 waited=0
   shift
-  : > "$work/served"  # before it starts: what is read below is this one's
+  : > "$work/served"  # cleared before the start, so that the output below is from this server
   "${under[@]}" "$programs/$program" "$@" <&0 >> "$work/served" 2>&1 &
   server=$!
   background+=("$server")

@@ -1,5 +1,5 @@
-# cordma-info says what there is, what is missing and why, and where a setting comes from: info.sh PROGRAMS, and
-# the name of the RDMA device that is there for certain.
+# cordma-info reports available transports, the reason for each missing one, and the source of each
+# setting: info.sh PROGRAMS, and the name of an RDMA device that exists.
 source "$(dirname "$0")/expect.sh"
 device=${2-}
 
@@ -19,7 +19,7 @@ if [ -n "$device" ]; then
   expect 0 '^transports: shm verbs tcp$' cordma-info --brief
   expect 0 "^RDMA: $device:1 [(]Ethernet, 4: ACTIVE[)]$" cordma-info --brief
   expect 0 "^hca_id:[[:blank:]]+$device$" cordma-info --devices
-  # Like ibv_devinfo to the letter, then what cordma adds.
+  # The output equals that of ibv_devinfo, followed by the lines that cordma adds.
   ibv_devinfo -v -d "$device" > "$work/expected"
   grep -q 'GID\[' "$work/expected" || fail "ibv_devinfo -v prints no GID"
   printf '\tcordma:\n\t\tP_Key 0 of port 1:\t\t0xffff\n' >> "$work/expected"
@@ -36,7 +36,7 @@ settings() {
   CORDMA_TRANSPORT=smoke expect 1 'CORDMA_TRANSPORT: .*smoke' cordma-info
   CORDMA_TRANSPORT=, expect 1 'CORDMA_TRANSPORT: .*names nothing' cordma-info
   expect 2 'json excludes --devices|devices excludes --json' cordma-info --json --devices
-  # A file is weaker than the environment; what is wrong in it is named, with its place.
+  # The environment overrides a file; an error in the file is reported with its position.
   printf '{"tcp": {"backlog": 7}, "shm": {"ring_bytes": "64k"}}' > "$work/settings"
   export CORDMA_CONFIG=$work/settings
   expect 0 'tcp.backlog = 7  \(file .*/settings\)' cordma-info
@@ -54,7 +54,7 @@ settings() {
   unset CORDMA_CONFIG
   CORDMA_SHM_DIRECTORY="$work/"$'\xff' expect 0 '"value": ".*\\ufffd|"value": ".*�' cordma-info --json
 }
-# No other ones with a device: emulated processors take a second for each program.
+# Not run with a device, because emulated processors take a second for each program.
 [ -n "$device" ] || settings
 
 "$programs/cordma-info" --json | python3 -c '

@@ -1,4 +1,4 @@
-// Reports of RDMA devices, compared with the lines that are expected.
+// Compares reports of RDMA devices with the expected lines.
 #pragma once
 
 #include "../../apps/info/report.hpp"
@@ -14,7 +14,7 @@ namespace reported {
 
 using lines = std::vector<std::string>;
 
-// However they are indented and spaced.
+// Splits `text` into lines and normalizes their white space.
 inline lines lines_of(const std::string& text) {
   lines all;
   std::istringstream in(text);
@@ -32,7 +32,7 @@ inline lines operator+(lines a, const lines& b) {
   return a;
 }
 
-// Compared line by line, so that the one that is wrong is told.
+// Compares line by line, so that a failure names the wrong line.
 inline void are(const lines& got, const lines& expected) {
   for (std::size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
     CAPTURE(i);

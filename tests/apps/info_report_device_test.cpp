@@ -1,5 +1,5 @@
-// The report of RDMA devices, of a device that is made up: whatever ibv_devinfo -v (rdma-core 44) would print of
-// it, in that order. That Soft-RoCE's is the same is held in info.sh. Needs no device.
+// The report of a made-up RDMA device: the lines that ibv_devinfo -v (rdma-core 44) would print for
+// it, in that order. info.sh checks that the report of Soft-RoCE is the same. Needs no device.
 #include "info_report.hpp"
 
 using namespace cordma;
@@ -131,7 +131,7 @@ const lines lines_of_full_device{"hca_id: nic0",
                                  "max_pkeys: 128",
                                  "local_ca_ack_delay: 16"};
 
-// Every line of what it can do, or only those that say what it cannot.
+// The lines on the device's capabilities; for a device without any, only the lines on missing ones.
 lines offloads_of(const device_attributes& d) { return lines_of(report_of_offloads(d)); }
 
 }  // namespace

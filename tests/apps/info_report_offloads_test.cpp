@@ -1,5 +1,6 @@
-// The report of RDMA devices, of what devices can do that are made up: whatever ibv_devinfo -v (rdma-core 44) would print of
-// it, in that order. That Soft-RoCE's is the same is held in info.sh. Needs no device.
+// The report of a made-up RDMA device's capabilities: the lines that ibv_devinfo -v (rdma-core 44)
+// would print for it, in that order. info.sh checks that the report of Soft-RoCE is the same. Needs
+// no device.
 #include "info_report.hpp"
 
 using namespace cordma;

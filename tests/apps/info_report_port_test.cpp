@@ -1,5 +1,6 @@
-// The report of RDMA devices, of a port that is made up: whatever ibv_devinfo -v (rdma-core 44) would print of
-// it, in that order. That Soft-RoCE's is the same is held in info.sh. Needs no device.
+// The report of a made-up port of an RDMA device: the lines that ibv_devinfo -v (rdma-core 44)
+// would print for it, in that order. info.sh checks that the report of Soft-RoCE is the same. Needs
+// no device.
 #include "info_report.hpp"
 
 #include <cordma/net/device_list.hpp>
@@ -67,13 +68,13 @@ lines lines_of_port(const char* layer) {
           "active_speed: 50.0 Gbps (64)"};
 }
 
-// What is said of a field that holds `value`.
+// A value of a field and the text that the report prints for it.
 struct saying {
   int value;
   const char* said;
 };
 
-// The field of the report says so, of each value of the attribute.
+// Checks the report's text for each value of the attribute.
 template <class T>
 void is_said(const std::string& field, T port_attributes::* attribute,
              const std::vector<saying>& all) {

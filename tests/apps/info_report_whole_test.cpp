@@ -1,5 +1,5 @@
-// The report of RDMA devices: its order, what follows the lines of ibv_devinfo, and the reason if
-// a device cannot be read.
+// The report of RDMA devices: its order, the lines after those of ibv_devinfo, and the reason if a
+// device cannot be read.
 #include "info_report.hpp"
 
 using namespace cordma;

@@ -70,7 +70,7 @@ NUMBERS = [b"0", b"1", b"-1", b"10", b"42", b"-7", b"9223372036854775807", b"-92
            b"1e400", b"0x10", b"100000"]
 VALUES = NUMBERS + [b"hello", b"hello world", b"v" * 50, b"\x00\x01", b"y" * 5000, b"-1.25", b"abc"]
 SMALL = [b"0", b"1", b"2", b"5", b"-1", b"-3", b"100", b"1000", b"x", b"-100", b"536870911", b"536870912"]
-# Seconds far enough from now that they do not run out meanwhile.
+# Times in seconds, far enough from the present that they do not expire during the test.
 TIMES = [b"100", b"1000", b"100000", b"0", b"-1", b"x", b"9223372036854775807", b"1.5", b"92233720368547758",
          b"-9223372036854775808", b"-9223372036854775", b"9223372036854775"]
 AT = [b"4102444800", b"4102444801", b"1", b"0", b"-5", b"x", b"9223372036854775", b"9223372036854776",
@@ -220,7 +220,7 @@ def compare_commands(ours, theirs, seed, rounds, resp3):
     return True
 
 
-# What a server is to do with bytes that are no commands: the whole answer, until it closes.
+# Bytes that are not commands. The complete response, until the server closes, is compared.
 BROKEN = [
     b"*1\r\n$x\r\n", b"*1\r\n$-5\r\n", b"*x\r\n", b"*99999999999\r\n", b"*2147483648\r\n", b"*1\r\nPING\r\n", b"*1\r\n:3\r\n",
     b"*1\r\n$536870913\r\n", b"SET \"unbalanced\r\n", b"SET 'x\r\n", b"get \"a\"b\r\n", b"*" + b"1" * 70000,
@@ -247,7 +247,8 @@ def compare_broken(paths):
     return True
 
 
-# Commands whose keys take rights of their own; each is asked for users who may read, write, or each with another key.
+# Commands that need separate rights for each key. Each runs as users with the right to read only,
+# to write only, or to use a different key for each.
 USERS = [b"reset on nopass +@all %R~*", b"reset on nopass +@all %W~*", b"reset on nopass +@all %R~s* %W~d*",
          b"reset on nopass -@all +get +acl|whoami ~s*"]
 FOR_RIGHTS = [line.split() for line in b"""\
@@ -278,7 +279,7 @@ def compare_rights(ours, theirs):
     return True
 
 
-# What sub-commands there are is each server's own affair.
+# Each server has a different set of these sub-commands.
 NOT_REDIS = {b"client|setinfo", b"debug|sleep", b"debug|help", b"delifeq"}
 
 
@@ -305,7 +306,7 @@ def compare_command_info(ours, theirs):
     return True
 
 
-# Whole conversations, whose answers are one text.
+# Complete conversations. Their responses are compared as one text.
 CONVERSATIONS = b"""\
 multi|ping|client reply skip|exec|ping|echo x
 multi|ping|client reply off|ping|exec|ping|client reply on

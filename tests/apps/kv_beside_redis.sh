@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The same commands to cordma-kv and to redis-server: kv_beside_redis.sh PROGRAMS.
-# CORDMA_TEST_SEEDS=17 or 1+20: other ones than 1 to 3.
+# Sends the same commands to cordma-kv and to redis-server: kv_beside_redis.sh PROGRAMS.
+# CORDMA_TEST_SEEDS=17 or 1+20 selects seeds other than 1 to 3.
 . "$(dirname "$0")/expect.sh"
 here=$(cd "$(dirname "$0")" && pwd)
 for needed in redis-cli redis-server python3; do
@@ -15,7 +15,7 @@ mkdir theirs ours
 redis-server --port 0 --unixsocket "$work/theirs/s" --save '' --appendonly no --dir "$work/theirs" > redis.log 2>&1 &
 background+=($!)
 
-# answers SOCKET: within 30 seconds
+# answers SOCKET: waits for a response for at most 30 seconds
 answers() {
   local waited
   for ((waited = 0; waited < 600; ++waited)); do

@@ -1,11 +1,11 @@
-# cordma-kv-cli as people and scripts use it: kv_cli.sh PROGRAMS native|resp|redis. Beside the server of this tree, by
-# either of its doors, or beside redis-server.
+# cordma-kv-cli with interactive and scripted use: kv_cli.sh PROGRAMS native|resp|redis. It connects
+# to the server of this tree by either of its doors, or to redis-server.
 source "$(dirname "$0")/expect.sh"
 door=$2
 programs=$(realpath "$programs")
 cli() { expect "$1" "$2" cordma-kv-cli "${@:3}"; }
 
-# Usage errors end with 2, and say what would be right.
+# Usage errors end with 2, and the message names the correct usage.
 cd "$work"
 cli 2 "'--bogus'|option --bogus" --bogus get k
 cli 2 'not expected' bench more
@@ -29,9 +29,9 @@ done
 cli 0 'read-modify-write' bench --help
 cli 0 '^cordma-kv-cli [0-9]' --version
 
-# free_port: one that nobody has just now; another program may take it before it is used.
+# free_port: prints a port that is free at present; another program may take it before it is used.
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-# start COMMAND...: a server in the background, which is up once cordma-kv-cli gets an answer from it.
+# start COMMAND...: starts a server in the background and returns once it answers cordma-kv-cli.
 start() {
   local waited
   "$@" > server.log 2>&1 &
@@ -86,7 +86,7 @@ def says(output, *arguments, **how):
     check(done.stdout == output, f"{arguments} printed {done.stdout}, not {output}")
 
 
-# One command: the bytes as they are, and how it ends.
+# One command: its output, byte by byte, and the exit code.
 says(b"OK\n", "set", "k", "hello")
 says(b"hello\n", "get", "k")
 says(b"hello", "--exact", "get", "k")
@@ -169,14 +169,14 @@ if not RESP:
 else:
     says(b'{"f":"1"}\n', "--resp3", "--json", "hgetall", "h") if run("hset", "h", "f", "1") else None
 
-# A full disk is no success.
+# A full disk is an error.
 with open("/dev/full", "w") as full:
     done = subprocess.run([program, *to, "get", "k"], stdout=full, stderr=subprocess.PIPE, timeout=60)
 check(done.returncode == 1 and b"standard output" in done.stderr, done)
 done = subprocess.run([program, "--server", "127.0.0.1:2", "get", "k"], capture_output=True, timeout=60)
 check(done.returncode == 1 and done.stderr != b"", done)
 
-# The shell, from a pipe.
+# The shell, with commands from a pipe.
 says(b"OK\na b\n1\n", stdin=b'set q "a b"\n# no command\n\nget q\ndel q\nquit\nget k\n')
 done = run(stdin=b'get "\nnonsense\nget k\n', code=1)
 check(done.stdout == b"hello\n" and b"quote" in done.stderr and b"unknown" in done.stderr, done)
@@ -196,7 +196,7 @@ def typed(pieces, columns=80):
         check(select.select([ours], [], [], max(deadline - time.monotonic(), 0))[0], f"nothing more is shown: {shown}")
         try:
             data = os.read(ours, 4096)
-        except OSError:  # the last one has closed it
+        except OSError:  # the last process that had it open has closed it
             break
         shown += data
         before, _, fresh = shown.rpartition(b"\n")
@@ -237,7 +237,8 @@ for workload, kinds in {"a": {"read", "update"}, "b": {"read", "update"}, "c": {
         if not RESP:
             paths = found["paths"]
             reads = sum(found["latency_us"].get(k, {"n": 0})["n"] for k in ("read", "read-modify-write"))
-            alone = more == () and reads > 0 or kinds == {"read"}  # no set is asked for together with a get
+            # alone: no batch contains both a set and a get.
+            alone = more == () and reads > 0 or kinds == {"read"}
             check((paths["one_sided"] > 0.9 * reads) == alone, found)
 found, _ = bench("--records", "1000", "--operations", "3333", "--clients", "2", "--server-pid", server)
 check(found["operations"] == 3333, found)
@@ -272,7 +273,7 @@ def interrupted(*arguments, signals=1):
     return output, process.returncode
 
 
-# Ctrl-C: what was measured until then.
+# Ctrl-C prints the figures measured until then.
 output, code = interrupted("--json", "bench", "--records", "100", "--duration", "60", "--warm-up", "0")
 check(code == 130 and json.loads(output)["interrupted"] is True, (code, output))
 output, code = interrupted("latency")
@@ -298,15 +299,15 @@ PYTHON
 python3 cli.py "$programs/cordma-kv-cli" "$door" "$server" "${to[@]}"
 
 if [ "$door" = native ]; then
-  # By the other door, which is a file, too.
+  # The other door, which is a socket file.
   [ "$(echo 'get k' | "$programs/cordma-kv-cli" --resp "$work/socket")" = hello ] || fail "the doors have not the same keys"
 fi
 
-# A server that has gone is said, and not waited for.
+# A server that was killed is reported as an error, without waiting for it.
 { kill -9 "$server" && wait "$server"; } 2> /dev/null || true
 cli 1 'cordma-kv-cli: ' --timeout 2 "${to[@]}" get k
 
-# A token is asked for, and has to be the one.
+# A token is required, and must be the right one.
 if [ "$door" = native ]; then
   printf 'secret\nand more\n' > token
   printf 'other\n' > wrong

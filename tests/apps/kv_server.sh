@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cordma-kv as a service: kv_server.sh PROGRAMS uring|asio. With redis-cli and redis-benchmark.
+# cordma-kv as a service, with redis-cli and redis-benchmark: kv_server.sh PROGRAMS uring|asio.
 . "$(dirname "$0")/expect.sh"
 io=$2
 for needed in redis-cli redis-benchmark openssl; do
@@ -9,7 +9,8 @@ cd "$work"
 mkdir data
 
 file=()  # a configuration
-# start ARGUMENT...: a server that is ready, on a port that nobody has; sets server, port and log.
+# start ARGUMENT...: starts a server on a free port and waits until it is ready; sets server, port
+# and log.
 start() {
   local attempt waited
   for attempt in $(seq 20); do
@@ -27,20 +28,20 @@ start() {
   done
   fail "no port is free"
 }
-# ends CODE: what the server that was started last ends with.
+# ends CODE: the server that was started last exits with CODE.
 ends() {
   local got=0
   wait "$server" || got=$?
   [ "$got" -eq "$1" ] || { cat log >&2; fail "it ended with $got, not $1"; }
 }
 cli() { timeout 20 redis-cli -p "$port" "$@"; }
-says() {  # says TEXT COMMAND...: redis-cli prints that
+says() {  # says TEXT COMMAND...: the command prints that text
   local wanted=$1 got
   shift
   got=$("$@" 2>&1) || true
   [ "$got" = "$wanted" ] || { cat log >&2; fail "$*: '$got', not '$wanted'"; }
 }
-logged() {  # logged REGEX: within 10 seconds
+logged() {  # logged REGEX: waits for a matching line for at most 10 seconds
   local waited
   for ((waited = 0; waited < 200; ++waited)); do
     ! grep -Eq -e "$1" log || return 0
@@ -173,7 +174,7 @@ ends 0
 rm -rf data/*
 start --save '3600 1'
 says OK cli SET kept 'as well'
-mkfifo data/temp-dump.ckv  # one that is being made goes on until somebody reads that
+mkfifo data/temp-dump.ckv  # a snapshot that blocks until the FIFO is read
 says 'Background saving started' cli BGSAVE
 until cli INFO persistence | grep -q '^rdb_bgsave_in_progress:1'; do sleep 0.05; done
 kill -TERM "$server"
@@ -231,7 +232,8 @@ all_of() { (cd "$work/data" && find . -type f -exec cksum {} + | sort); }
 all_of > before
 manifest=data/appendonlydir/appendonly.aof.manifest
 cp -a data saved
-cp "$manifest" data/appendonlydir/temp-appendonly.aof.manifest  # of one that was killed as it wrote it
+# The temporary manifest of a process that was killed while writing it.
+cp "$manifest" data/appendonlydir/temp-appendonly.aof.manifest
 expect 1 'the journal is damaged' cordma-kv --check-aof data
 : > "$manifest"
 all_of > emptied
@@ -278,7 +280,7 @@ done
 says 'appendonly
 no' of_cache CONFIG GET appendonly
 all_of | diff before - || fail "one that keeps nothing wrote"
-kill -KILL "$keeper"  # and at once the next, which may find it still dying
+kill -KILL "$keeper"  # the next server may still find it exiting
 start --appendonly yes --save ''
 says value cli GET key
 kill -TERM "$server"
@@ -327,11 +329,11 @@ if command -v prlimit > /dev/null; then
   [[ $value = *before* ]] || fail "a client reads: $value"
   prlimit --pid "$server" --fsize="$(($(stat -c %s data/appendonlydir/*.incr.ckv | sort -n | tail -n 1) + 20))"
   exec {both}<> "/dev/tcp/127.0.0.1/$port"
-  trap '' PIPE  # who was not answered may have gone
+  trap '' PIPE  # the server may have closed the connection without a response
   printf 'CONFIG SET appendfsync always\r\nSET seen after\r\n' >&"$both"
   read -r -t 20 first <&"$both" && [[ $first = +OK* ]] || fail "CONFIG SET says: $first"
   for _ in 1 2 3; do
-    by_himself || break  # who asks waits, and gives up
+    by_himself || break  # a request waits and times out
     [[ $value != *after* ]] || fail 'what is not on the disk is read'
   done
   ! read -r -t 1 second <&"$both" || [[ $second != +OK* ]] || fail 'what is not on the disk is acknowledged'
@@ -347,7 +349,7 @@ fi
 
 echo '== a second signal ends it at once'
 start --save '' --shutdown-timeout 60
-# Somebody who does not read: 30 MB stand in its way.
+# A client that does not read: 30 MB of responses are pending.
 head -c 10000000 /dev/zero | tr '\0' x > long
 says OK cli -x SET long < long
 exec {silent}<> "/dev/tcp/127.0.0.1/$port"
@@ -362,7 +364,7 @@ ends 1
 exec {silent}>&-
 
 echo '== what is owed to the disk is not dropped unasked'
-obstacle=data/temp-save-dump.ckv  # a folder where SAVE wants to write
+obstacle=data/temp-save-dump.ckv  # a folder at the path that SAVE writes to
 for how in TERM 'SHUTDOWN' 'SHUTDOWN SAVE' 'SHUTDOWN NOW'; do
   start --save '3600 1'
   says OK cli SET kept "$how"
@@ -375,7 +377,7 @@ for how in TERM 'SHUTDOWN' 'SHUTDOWN SAVE' 'SHUTDOWN NOW'; do
   fi
   logged 'it does NOT end'
   says "$how" cli GET kept
-  says OK cli SET later yes  # it serves as before
+  says OK cli SET later yes  # it still serves requests
   rmdir "$obstacle"
   kill -TERM "$server"
   ends 0
@@ -401,14 +403,14 @@ says OK cli SET kept no
 mkdir "$obstacle"
 kill -TERM "$server"
 logged 'it does NOT end'
-says OK cli SET kept no  # a signal before that would end it as the second of one end
+says OK cli SET kept no  # a signal before that would count as the second of one shutdown
 kill -TERM "$server"
 logged 'not all is on the disk'
 ends 0
 rmdir "$obstacle"
 
-# Of two wishes to end, one may come while the other is under way.
-held_up() {  # a snapshot goes on until somebody reads it, and the end waits for that
+# Two requests to shut down: the second may arrive while the first is running.
+held_up() {  # a snapshot blocks until the FIFO is read, and the shutdown waits for it
   start --save '3600 1'
   says OK cli SET kept "$1"
   mkfifo data/temp-dump.ckv
@@ -419,7 +421,7 @@ let_go() { timeout 20 cat data/temp-dump.ckv > /dev/null; rm -f data/temp-dump.c
 held_up first
 cli SHUTDOWN > "$work/said" 2>&1 &
 logged 'ending: '
-kill -TERM "$server"  # the first signal: what is under way is finished
+kill -TERM "$server"  # the first signal: running work is finished
 sleep 0.3
 let_go
 ends 0
@@ -428,7 +430,7 @@ says first cli GET kept
 mkdir "$obstacle"
 says 'ERR Errors trying to SHUTDOWN. Check logs.' cli SHUTDOWN
 says OK cli SET kept second
-kill -TERM "$server"  # again the first
+kill -TERM "$server"  # again the first signal
 for waited in $(seq 200); do [ "$(grep -c 'it does NOT end' log)" -lt 2 ] || break; sleep 0.05; done
 says second cli GET kept
 rmdir "$obstacle"

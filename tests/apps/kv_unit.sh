@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The systemd unit of cordma-kv: kv_unit.sh PROGRAMS UNIT SYSUSERS. It runs as a user that systemd-sysusers makes. No
-# systemd runs here: the files are read, by systemd's own tools where they are installed.
+# The systemd unit of cordma-kv: kv_unit.sh PROGRAMS UNIT SYSUSERS. It runs as a user that
+# systemd-sysusers creates. The test does not run systemd: it reads the files, with systemd's own
+# tools where they are installed.
 . "$(dirname "$0")/expect.sh"
 unit=$2
 sysusers=$3

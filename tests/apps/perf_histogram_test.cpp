@@ -1,4 +1,4 @@
-// The histogram of cordma-perf beside the samples themselves, sorted.
+// Compares the histogram of cordma-perf with the sorted samples themselves.
 #include "../../apps/support/histogram.hpp"
 
 #include <doctest/doctest.h>
@@ -32,14 +32,14 @@ recorded record(Distribution each, std::size_t n, std::uint64_t seed) {
   return r;
 }
 
-// The smallest sample that so many share of all do not exceed.
+// Returns the smallest sample that at least this share of all samples does not exceed.
 std::uint64_t exact(const recorded& r, double share) {
   const auto rank =
       static_cast<std::size_t>(std::ceil(share * static_cast<double>(r.sorted.size())));
   return r.sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
-// `step`: of the clock, in ticks.
+// `step`: resolution of the clock, in ticks.
 void require_alike(const recorded& r, double step = 1) {
   for (double share : {0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999}) {
     CAPTURE(share);

@@ -1,7 +1,7 @@
-# What ends a run of cordma-perf before its time, and what it says then: Ctrl-C, and the watchdog.
+# A run of cordma-perf that ends early, and its output: Ctrl-C, and the watchdog.
 source "$(dirname "$0")/expect.sh"
 
-# A shell has its background jobs ignore Ctrl-C: another process presses it.
+# Background jobs of a shell ignore Ctrl-C, so another process sends the signal.
 cat > "$work/end.py" <<'PYTHON'
 import json
 import os
@@ -21,7 +21,7 @@ def busy_s(pid):
     return (int(words[11]) + int(words[12])) / ticks
 
 
-# `enough`: seconds of CPU time, then it is interrupted.
+# `enough`: CPU time in seconds after which the run is interrupted.
 def end(enough):
     server = run = None
     address = []
@@ -59,7 +59,8 @@ def end(enough):
     return figures[0] if isinstance(figures, list) else figures, said
 
 
-# Where the peer freezes, a second of it is complete. On a loaded machine starting takes longer.
+# If the peer freezes, one second of the run is complete. On a loaded machine the start takes
+# longer.
 for enough in (0.3, 0.6, 1.2, 2.4) if how == "press" else (3,):
     figures, said = end(enough)
     if figures["iterations"] > 0:
@@ -67,13 +68,13 @@ for enough in (0.3, 0.6, 1.2, 2.4) if how == "press" else (3,):
 assert figures["interrupted"] is True, figures
 assert figures["iterations"] > 0 and figures["elapsed_s"] > 0, figures
 assert figures["client"]["cpu_ns"] > 0, figures
-unknown = "what the server spent is not known"  # it froze within the first phase
+unknown = "what the server spent is not known"  # it froze during the first phase
 assert figures["server"]["cpu_ns"] > 0 or unknown in figures["notes"], figures
 if how == "press":
     assert "ending; once more to end at once" in said, said
     assert any("interrupted" in note for note in figures["notes"]), figures
 elif how in ("freeze", "freeze-child"):
-    # By chance it froze between two phases, where the watchdog is more patient.
+    # It may have frozen between two phases, where the watchdog allows more time.
     assert re.match(r"no progress for (0|10).5 s", figures["complaints"][0]), figures
 else:
     assert "interrupted twice" in figures["complaints"][0], figures
@@ -86,16 +87,17 @@ end press --local --load 5000 --duration 600 --wait event
 end press --local --test read-lat --load 5000 --duration 600
 serve cordma-perf --listen 127.0.0.1:0
 end press "$address" --transport tcp --test stream-bi --duration 600
-# It has been a client like any other.
+# The interrupted client does not affect the server, which serves the next one.
 expect 0 '^send-lat ' cordma-perf "$address" --iterations 10
 
-# Where nothing moves any more, what was complete before is shown: by the watchdog, or at once by a second Ctrl-C.
+# If there is no more progress, the completed part is printed: by the watchdog, or at once by a
+# second Ctrl-C.
 end freeze --watchdog 0.5 --duration 600
 end freeze --watchdog 0.5 --duration 600 --load 5000
 end freeze-child --local --watchdog 0.5 --duration 600
 end "freeze and press" --duration 600 --transport tcp
 
-# Two of them end everything, however many runs are still to come, and though there is nothing to show.
+# Two Ctrl-C end all runs, even if more runs follow and there are no figures to print.
 python3 - "$programs/cordma-perf" <<'PYTHON' || fail "a second Ctrl-C does not end a sweep"
 import signal
 import subprocess

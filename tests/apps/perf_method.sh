@@ -1,22 +1,22 @@
-# That the figures of cordma-perf are what it says they are.
+# Checks that the figures of cordma-perf measure the documented quantities.
 source "$(dirname "$0")/expect.sh"
 
-perf() {  # perf FILE ARGUMENT...: figures into the file
+perf() {  # perf FILE ARGUMENT...: writes figures into the file
   local file=$1
   shift
-  # Whether a generator lagged on a busy machine is in the figures.
+  # A generator that lags on a busy machine is noted in the figures.
   "$programs/cordma-perf" --local "$@" --json "$file" > "$work/output" 2>&1 || grep -q 'not valid' "$work/output" ||
     fail "cordma-perf $*: $(cat "$work/output")"
 }
 
-# A server that stands still for 100 ms: of 2 s of requests that come every millisecond, 100 had to wait.
-# The closed loop has one long round trip among all of its own, and nothing to say of those that it
-# did not make.
+# A server that is stopped for 100 ms: of the requests of 2 s, one each millisecond, 100 had to
+# wait. The closed loop measures one long round trip, and has no samples of the requests that it did
+# not send.
 perf "$work/open" --load 1000 --arrival constant --duration 2 --stall 100 --wait event
 perf "$work/closed" --iterations 20000 --stall 100 --wait event
-# Without any activity: polling takes a core, event nothing.
+# Idle: polling takes a core, event mode takes nothing.
 perf "$work/idle" --test idle --duration 1 --transport shm,tcp --wait polling,event,adaptive
-# Pauses are in no latency, and Little's law holds with them.
+# Pauses are part of no latency, and Little's law holds with them.
 perf "$work/think" --think-us 2000 --iterations 300 --wait event
 perf "$work/random" --think-us 300 --random-think --iterations 2000 --wait event
 # Latencies of reads and atomics count as operations.
@@ -37,7 +37,7 @@ assert stalled["arrival"] == "constant" and stalled["load_hz"] == 1000, stalled
 assert stalled["wait"] == stalled["server"]["wait"] == "event" and stalled["client"]["wait"] == "polling", stalled
 assert intended["from"] == "intended start" and intended["n"] == actual["n"] == 2000, stalled
 assert intended["p999"] > 90_000 and intended["p99"] > 70_000, intended
-# One in 20: whatever else the machine does, a twentieth waited for the stall to end.
+# One in 20: regardless of other load on the machine, a twentieth waited for the stall to end.
 late = [us for share, us in intended["curve"] if share >= 0.96]
 assert min(late) > 10_000, intended
 assert closed["latency_us"]["max"] > 100_000, closed
@@ -48,7 +48,7 @@ for figures in read("idle"):
     for side in ("client", "server"):
         percent = figures[side]["cpu_percent"]
         if figures["wait"] == "polling":
-            # Others may take the processor from who polls; nobody makes it sleep.
+            # Other processes may take the processor from a polling process, but it never sleeps.
             assert figures[side]["sleeps"] == 0 and percent > 5, figures
         else:
             assert percent < 1 and figures[side]["wakeups"] < 20, figures
@@ -61,7 +61,8 @@ assert 0.3 * 2000 * 300e-6 < random["elapsed_s"], random
 for figures in (think, random):
     law = figures["littles_law"]
     assert law["in_flight"] == 1 and law["holds"], law
-    # A pause and a message: each side sleeps for it, and is woken, unless somebody kept it from sleeping.
+    # A pause and a message: each side sleeps for each, and wakes up, unless a busy machine kept it
+    # from sleeping.
     assert 0.1 <= figures["per_message"]["server"]["wakeups"] <= 1.2, figures
     for side in ("client", "server"):
         syscalls = figures["per_message"][side]["syscalls"]
@@ -74,7 +75,7 @@ for figures in read("read"):
     assert figures["latency_us"]["n"] == 2000, figures
 PYTHON
 
-# A run that goes on for as long as it is told to, and one that does as much as it is told to.
+# A run of a given duration, and a run of a given number of iterations.
 perf "$work/long" --duration 3 --wait adaptive
 perf "$work/many" --iterations 12345 --flows 5 --wait adaptive
 python3 - "$work" <<'PYTHON' || fail "runs are not as long as they should be"
@@ -89,7 +90,8 @@ assert long["elapsed_s"] >= 2.9 and long["iterations"] == long["latency_us"]["n"
 assert many["iterations"] == many["latency_us"]["n"] == 12345, many
 PYTHON
 
-# A generator that stands still itself has no figures to show; nor is more than can be borne taken for the load.
+# A generator that was itself stopped prints no figures, and an unsustainable load is not reported
+# as reached.
 python3 - "$programs/cordma-perf" <<'PYTHON' || fail "a generator that lags is not found out"
 import os
 import signal
@@ -124,7 +126,7 @@ PYTHON
 grep -Eq 'note: the server did not keep up: what was due|not valid: the generator lagged' "$work/output" ||
   fail "a load that nobody can bear: $(cat "$work/output")"
 
-# Progress is for terminals, and only for what takes longer than two seconds.
+# Progress is printed only to terminals, and only for runs longer than two seconds.
 python3 - "$programs/cordma-perf" <<'PYTHON' || fail "progress is not shown as it should be"
 import os
 import pty

@@ -1,4 +1,5 @@
-# Whatever is wrong with the command line of cordma-perf, it says what would be right, and ends with 2.
+# Every error in the command line of cordma-perf ends with 2, and the message names the correct
+# usage.
 source "$(dirname "$0")/expect.sh"
 
 perf() { expect "$1" "$2" cordma-perf "${@:3}"; }

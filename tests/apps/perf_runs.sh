@@ -1,4 +1,4 @@
-# Every test of cordma-perf in every waiting mode over one transport, every byte checked.
+# Every test of cordma-perf in every wait mode over one transport, with every byte checked.
 source "$(dirname "$0")/expect.sh"
 transport=$2
 
@@ -12,7 +12,7 @@ expect 0 '^compare-swap-bi ' cordma-perf --local --transport "$transport" --test
 rows=$(grep -cE "^[a-z-]+ +$transport +(polling|event|adaptive:20) " "$work/output")
 [ "$rows" -eq 102 ] || fail "102 runs should have made 102 rows, not $rows"
 
-# One bit of one message is wrong: whoever looks sees it, on one side or the other, in every test.
+# One bit of one message is wrong: the check detects it, on one side or the other, in every test.
 for test in ${tests//,/ }; do
   [ "$test" = idle ] ||
     expect 1 'not valid: [0-9]+ messages were wrong at the (client|server)' cordma-perf --local \
@@ -22,14 +22,14 @@ done
 expect 1 'messages were wrong' cordma-perf --local --transport "$transport" --wait adaptive --iterations 300 \
   --test send-lat,read-lat --outstanding 256 --check --flip
 
-# Every one of them by time, too.
+# Every test limited by time.
 expect 0 '^compare-swap-bi ' cordma-perf --local --transport "$transport" --wait event --duration 0.02 \
   --test write-lat,$tests
-# Long enough for Little's law: what goes on between two requests is little, even of those that take 20 ns.
+# Long enough for Little's law: the time between two requests is short, even for requests of 20 ns.
 expect 0 '^compare-swap-lat ' cordma-perf --local --transport "$transport" --wait adaptive --duration 0.6 \
   --test send-lat,am-lat,stream-lat,write-lat,read-lat,compare-swap-lat
 
-# The same by several flows at once, several messages to a request.
+# The same with several flows at a time, and several messages to a request.
 expect 0 '^compare-swap-bi 3x32 ' cordma-perf --local --transport "$transport" --test $tests \
   --flows 3 --wait event --iterations 60 --check
 expect 0 '^tag-bi 2x12 ' cordma-perf --local --transport "$transport" --wait adaptive --flows 2 \
@@ -39,12 +39,12 @@ for set in lat tpt bi basic; do
     --wait adaptive --iterations 20
 done
 
-# Several requests at a time, and requests at times of their own: every answer is that of its request.
+# Several requests in flight, and requests at scheduled times: every response matches its request.
 windowed=send-lat,tag-lat,write-imm-lat,read-lat,fetch-add-lat,compare-swap-lat
 expect 0 '^compare-swap-lat ' cordma-perf --local --transport "$transport" --test $windowed \
   --outstanding 2,7,64 --wait adaptive --iterations 200 --check
 for arrival in poisson constant; do
-  # On a machine that does other things as well the generator may lag: that is said, and is no failure here.
+  # On a machine with other load the generator may lag: this is noted, and is no failure here.
   "$programs/cordma-perf" --local --transport "$transport" --test $windowed --load 20K --arrival $arrival \
     --flows 2 --wait event --iterations 300 --check > "$work/output" 2>&1 || true
   grep -v '^cordma-perf: \(note:\|not valid: the generator lagged\)' "$work/output" > "$work/rest"
@@ -52,7 +52,7 @@ for arrival in poisson constant; do
     fail "the open loop: $(cat "$work/output")"
 done
 
-# Sizes at and around the borders: of inline data, of a flag, of what is sent at once.
+# Sizes at and around the limits of inline data, of a flag, and of eager messages.
 expect 0 '^send-lat ' cordma-perf --local --transport "$transport" --test send-lat,write-imm-lat \
   --size 1,7,8,9,64,65,4096,8193,65537 --wait adaptive --iterations 20 --check
 expect 0 '^write-lat ' cordma-perf --local --transport "$transport" --test write-lat \
@@ -66,7 +66,7 @@ for outstanding in 1 5 300; do
     --iterations 40 --check
 done
 
-# Long messages have fewer buffers, down to one.
+# Large messages use fewer buffers, down to one.
 expect 0 '^write-lat ' cordma-perf --local --transport "$transport" --test write-lat --size 6M,12M,20M \
   --wait adaptive --iterations 4 --warmup 1
 expect 0 '^read-lat ' cordma-perf --local --transport "$transport" --test send-lat,read-lat \
@@ -74,7 +74,7 @@ expect 0 '^read-lat ' cordma-perf --local --transport "$transport" --test send-l
 expect 1 'cannot allocate .* bytes: this machine, or a memory limit' cordma-perf \
   --local --transport "$transport" --test send-bw --size 1G --outstanding 4096 --check --iterations 1
 
-# What a script reads.
+# The output that a script reads.
 cpu=$(python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
 "$programs/cordma-perf" --local --transport "$transport" --wait event --think-us 10 \
   --iterations 20 --cpu "$cpu" --json - > "$work/json" 2> "$work/errors"
@@ -117,7 +117,8 @@ age = datetime.datetime.now(datetime.timezone.utc) - began
 assert -1 < age.total_seconds() < 600, under
 PYTHON
 
-# What a remote read costs its target: nothing over shm, a wake-up for each where the target serves it.
+# The cost of a remote read at its target: nothing over shm, one wake-up for each read if the target
+# serves it.
 "$programs/cordma-perf" --local --transport "$transport" --test read-lat --wait event \
   --iterations 1000 --json - > "$work/json" 2> "$work/errors"
 python3 - "$work/json" "$transport" <<'PYTHON' || fail "the target's cost is not what it should be"

@@ -1,8 +1,8 @@
-# cordma-perf as a server and a client that know only an address.
+# cordma-perf as a server and a client that share only an address.
 source "$(dirname "$0")/expect.sh"
 
 serve cordma-perf --listen 127.0.0.1:0 --wait adaptive
-# A client that says nothing keeps no other one waiting.
+# A client that sends nothing does not delay other clients.
 "$programs/sample-message_receiver" --connect "$address" --hold --transport tcp > "$work/silent" 2>&1 &
 silent=$!
 background+=("$silent")
@@ -14,10 +14,10 @@ for transport in shm tcp; do
   expect 0 "over $transport: " cordma-perf --test send-lat,read-bw --iterations 50 --check --verbose \
     --wait adaptive --transport $transport "$address"
 done
-# A client that is none of this kind is told so, and the server goes on.
+# A client of another program receives an error, and the server continues.
 expect 0 'is no cordma-perf of this version' example-echo "$address" "no greeting of mine"
 expect 0 '^send-bi 3x32 ' cordma-perf "$address" --test send-bi,stream-bw,am-bi --flows 3 --iterations 99 --check
-# Nor is a server that is none of this kind.
+# A server of another program is reported by the client.
 before=$address
 expect 0 "the peer's cordma-perf speaks version 3, this one" example-echo "$address" '{"version": 3}'
 serve example-echo --serve 127.0.0.1:0
@@ -26,7 +26,7 @@ address=$before
 expect 0 '^send-rate ' cordma-perf "$address" --test send-rate --iterations 100 --wait adaptive
 kill -0 "$server" || fail "the server is gone"
 
-# The address is taken now; the sentence says by what.
+# The address is in use; the message names its user.
 expect 1 'in_use' cordma-perf --listen "$address"
 
 serve cordma-perf --listen 127.0.0.1:0 --once --wait event

@@ -1,10 +1,11 @@
-# Whatever cordma-perf measures, it ends with an error when its peer is killed; a server serves the next client.
+# Every measurement of cordma-perf ends with an error when its peer is killed; a server then serves
+# the next client.
 source "$(dirname "$0")/expect.sh"
 
-# Processor time of a process so far, in hundredths of a second; nothing where it is gone.
+# CPU time of a process so far, in hundredths of a second; empty if it has exited.
 spent() { sed 's/.*) //' "/proc/$1/stat" 2> /dev/null | awk '{print $12 + $13}'; }
 
-# It has worked for 0.2 s: what it measures is under way.
+# Waits until the process has used 0.2 s of CPU time, so that the measurement is running.
 until_busy() {
   local waited=0 time
   while time=$(spent "$1") && [ "${time:-20}" -lt 20 ]; do
@@ -13,7 +14,7 @@ until_busy() {
   done
 }
 
-measure() {  # measure TEST ARGUMENT...: in the background; sets `client`
+measure() {  # measure TEST ARGUMENT...: starts it in the background; sets `client`
   "$programs/cordma-perf" "$address" --transport "$transport" --test "$@" --iterations 10000000000 --warmup 0 \
     > "$work/client" 2>&1 &
   client=$!

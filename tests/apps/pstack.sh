@@ -1,4 +1,5 @@
-# cordma-pstack: the coroutines of a live process and of its core dump, of 10,000 that wait, and of a stripped program.
+# cordma-pstack: the coroutines of a live process and of its core dump, of 10,000 that wait, and of
+# a stripped program.
 source "$(dirname "$0")/expect.sh"
 
 command -v gdb > /dev/null || { echo "SKIPPED: gdb is not installed"; exit 77; }
@@ -14,7 +15,7 @@ hang() {
     kill -0 "$server" || fail "$program has ended: $(cat "$work/errors")"
     sleep 0.05
   done
-  # It sleeps once every coroutine has come to where it waits.
+  # The process sleeps once every coroutine has reached the point where it waits.
   until grep -q '^State:.*sleeping' "/proc/$server/status"; do sleep 0.05; done
 }
 
@@ -40,7 +41,7 @@ cp "$work/errors" "$work/output"
 chains
 grep -q 'the oldest a recv of' "$work/output" || show 'the oldest request'
 
-# A core dump, by its own name of the program and by the user's.
+# A core dump, with the program's name from the dump and from the command line.
 gdb -nx -batch -p "$server" -ex "generate-core-file $work/core" > /dev/null 2>&1 || true
 [ -s "$work/core" ] || fail "gdb made no core dump"
 kill -9 "$server"
@@ -48,7 +49,7 @@ expect 0 "$programs/example-hangs: 1 reactors" cordma-pstack "$work/core"
 chains
 expect 0 '1 reactors' cordma-pstack "$work/core" "$programs/example-hangs"
 
-# Stripped: a sentence, no frames.
+# A stripped program: an error message, and no frames.
 strip -o "$work/stripped" "$programs/example-hangs"
 hang "$work/stripped"
 expect 1 'stripped has no symbol cordma_stack_layout: it is stripped' cordma-pstack "$server"
@@ -58,7 +59,7 @@ kill -9 "$server"
 expect 1 'stripped has no symbol cordma_stack_layout: it is stripped' cordma-pstack "$work/core"
 ! grep -q 'waits:' "$work/output" || show 'silence'
 
-# 10,000 coroutines; the times are printed, and nothing depends on them.
+# 10,000 coroutines; the times are printed and not checked.
 hang "$programs/example-hangs" --tasks 10000
 expect 0 'wait_for_event .*\(10000 tasks alike\)' cordma-pstack --times "$server"
 sed -n '/^stopped for/p' "$work/output"
@@ -67,7 +68,7 @@ kill -9 "$server"
 expect 1 'there is no process 999999999' cordma-pstack 999999999
 expect 1 'neither a process nor a core dump' cordma-pstack "$programs/cordma-pstack"
 expect 1 'No such file' cordma-pstack "$work/missing"
-# Core dumps that are not whole, and another program than the one that made it.
+# Truncated core dumps, and another program than the one that dumped core.
 hang "$programs/example-hangs"
 gdb -nx -batch -p "$server" -ex "generate-core-file $work/core" > /dev/null 2>&1 || true
 kill -9 "$server"

@@ -1,13 +1,14 @@
-# Whatever fails or dies, both sides of a pair of samples end with an error: TRANSPORT.
+# After any failure or death of one side, both sides of a pair of samples end with an error:
+# TRANSPORT.
 source "$(dirname "$0")/samples.sh"
 transport=$2
 how=(--transport "$transport")
-# What the side says whose memory was not to be touched. An RDMA device refuses without a word to it.
+# Error of the target. An RDMA device refuses the access without notifying it.
 refused=remote_access
 [ "$transport" != verbs ] || refused='(remote_access|connection_reset)'
 
-# The right is missing on the memory, or on the connection. Emulated processors take a second for each: on verbs
-# every pair has one of the two missing, one way.
+# The right is missing on the memory, or on the connection. Emulated processors take a second for
+# each. On verbs, every pair lacks one of the two, with one way to connect.
 turn=0
 for pair in read write write_imm; do
   programs_of "$pair"
@@ -33,7 +34,7 @@ for way in address descriptor; do
   ended 1 '^sample-sync_event_responder: .*connection_reset'
 done
 
-# One side finds something wrong: so does the other.
+# An error that one side detects also ends the other side.
 for pair in read write write_imm message message_imm; do
   programs_of "$pair"
   begin address "$waits" "${how[@]}"
@@ -57,8 +58,9 @@ expect 1 'connection_reset' sample-message_sender "${how[@]}" "${there[@]}"
 ended 1 'without an immediate'
 expect 1 'unreachable' sample-read_requester "${how[@]}" --connect "$host:1"
 
-# One side is killed while both are connected: on verbs every pair loses each of its sides once, by turns the one
-# that was found by address or by descriptor. By descriptor a process that is gone is known by its silence alone.
+# One side is killed while both are connected. On verbs every pair loses each of its sides once,
+# alternately connected by address and by descriptor. With a descriptor, a killed process is
+# detected only by its silence.
 [ "$transport" != verbs ] || export CORDMA_VERBS_TIMEOUT=13
 turn=0
 for pair in read write write_imm message message_imm sync_event; do
@@ -87,7 +89,8 @@ for pair in read write write_imm message message_imm sync_event; do
   done
 done
 
-# What a pair that was killed left behind fails the next one, in words, and not the one after.
+# Files left behind by a killed pair make the next pair fail with a message, and not the one after
+# that.
 rm -f "$work"/pair*
 programs_of read
 begin descriptor "$waits" "${how[@]}"

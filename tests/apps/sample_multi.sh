@@ -1,4 +1,4 @@
-# Many connections, in every shape they come in: TRANSPORT WAIT.
+# Many connections, in every arrangement: TRANSPORT WAIT.
 source "$(dirname "$0")/samples.sh"
 how=(--transport "$2" --wait "$3")
 count=8
@@ -8,7 +8,7 @@ all_ended_well() {
   for process in "$@"; do wait "$process" || fail "one of $count processes did not end well"; done
 }
 
-# Many clients, one server: every client is a process.
+# Many clients and one server; every client is a process.
 serve sample-multi_receiver "${how[@]}" --listen "$host:0" --connections $count
 clients=()
 for i in $(seq $count); do
@@ -22,7 +22,7 @@ for i in $(seq $count); do
   grep -qx "received: \"from client $i\", immediate $i" "$work/served" || fail "client $i is missing"
 done
 
-# One client, many servers.
+# One client and many servers.
 addresses='' servers=()
 for i in $(seq 0 $((count - 1))); do
   serve sample-message_imm_receiver "${how[@]}" --listen "$host:0" --text "Hi cordma! to $i" \
@@ -33,7 +33,7 @@ expect 0 "^sent: $count messages over $count connections$" sample-multi_sender "
   --connect "$addresses"
 all_ended_well "${servers[@]}"
 
-# One server that sends, many clients that receive; they come one after the other.
+# One server that sends to many clients, which connect one after the other.
 serve sample-multi_sender "${how[@]}" --listen "$host:0" --connections $count
 clients=()
 for i in $(seq 0 $((count - 1))); do
@@ -56,7 +56,7 @@ expect 0 "^sent: $count messages over $count connections$" sample-multi_sender "
   --descriptor "$work/pair" --connections $count
 ended 0 "^received: $count different messages over $count connections$"
 
-# Two that say the same; one that dies.
+# Two clients that send the same text, or the same immediate.
 for text in same other; do
   serve sample-multi_receiver "${how[@]}" --listen "$host:0" --connections 2
   "$programs/sample-message_imm_sender" "${how[@]}" --connect "$address" --text same --immediate 1 \
@@ -68,7 +68,7 @@ for text in same other; do
   if [ $text = same ]; then why='that text has come before'; else why='that immediate has come before'; fi
   ended 1 "$why"
 done
-# Before the others have come, too.
+# A client that is killed before the others have connected.
 for waiting in multi_receiver multi_sender; do
   other=sender
   [ $waiting = multi_receiver ] || other=receiver

@@ -1,4 +1,4 @@
-# Every sample explains itself, and says what is wrong with its command line.
+# Every sample has a help text, and reports errors in its command line.
 source "$(dirname "$0")/samples.sh"
 
 for program in "$programs"/sample-*; do

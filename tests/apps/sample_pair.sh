@@ -31,7 +31,8 @@ if [ "$pair" = sync_event ]; then
   exit 0
 fi
 run 'Hi cordma!' 42
-# Emulated processors take a second for each process: there the other texts go one way.
+# Emulated processors take a second for each process, so over verbs the other texts use one way
+# only.
 if [ "$transport" != verbs ] || [ "$wait $way" = 'event descriptor' ]; then
   run 'another text' 4294967295
   run '' 0

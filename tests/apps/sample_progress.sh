@@ -1,4 +1,4 @@
-# The samples about how work is waited for, and the numbers they promise: TRANSPORT WAIT.
+# The samples about waiting for completions, and the numbers that they document: TRANSPORT WAIT.
 source "$(dirname "$0")/samples.sh"
 how=(--transport "$2") wait=(--wait "$3")
 
@@ -10,7 +10,7 @@ expect 0 '^16 writes on 4 contexts, one thread and one loop$' sample-progress_mu
 [ "$(grep -cx 'a context: 4 writes are done' "$work/output")" = 4 ] || fail "not 4 for each context"
 expect 0 '^16 writes are done$' sample-progress_reactive "${how[@]}"
 states=$(grep -Ex 'connecting|connected|closing|closed' "$work/output" | tr '\n' ' ')
-# Who looks after a turn may find itself connected already.
+# A check after one pass of the reactor may find the connection already established.
 [ "${states#connecting }" = 'connected closing closed ' ] || fail "the states came otherwise: $states"
 expect 0 '^16 callbacks: 15 good, 1 refused$' sample-progress_single_callback "${how[@]}"
 expect 0 '^255 resumptions: [0-9]+ done, 1 failed, [0-9]+ flushed$' sample-progress_error "${how[@]}"

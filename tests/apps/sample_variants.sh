@@ -1,15 +1,15 @@
-# What else the pairs of samples can do: TRANSPORT.
+# Further options of the pairs of samples: TRANSPORT.
 source "$(dirname "$0")/samples.sh"
 how=(--transport "$2")
 
-# Who receives may also connect, and who sends may wait.
+# The receiver may also connect, and the sender may listen.
 for kind in message message_imm; do
   serve "sample-${kind}_sender" "${how[@]}" --listen "$host:0"
   expect 0 '^received: "Hi cordma!"$' "sample-${kind}_receiver" "${how[@]}" --connect "$address"
   ended 0 '^sending: "Hi cordma!"'
 done
 
-# A receive that is posted late: the message waits for it, if it was told to.
+# A receive is posted late: the message waits for it, if --receive is set accordingly.
 for pair in message message_imm write_imm; do
   programs_of "$pair"
   for way in address descriptor; do
@@ -22,7 +22,8 @@ for pair in message message_imm write_imm; do
   done
 done
 
-# Written, and told by a person. Before Enter nothing is read, though all of it is there.
+# A write, after which the user presses Enter to signal its end. Before Enter nothing is read,
+# although all of the data has arrived.
 mkfifo "$work/keys"
 for way in address descriptor; do
   exec 3<> "$work/keys"

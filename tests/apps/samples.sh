@@ -1,8 +1,9 @@
-# Sourced by the scripts about samples: two of them, side by side.
+# Sourced by the scripts about samples, which run two of them side by side.
 source "$(dirname "$0")/expect.sh"
 host=${RDMA_HOST_SELF:-127.0.0.1}  # an address that the transport reaches
 
-# start PROGRAM ARGUMENT...: in the background, as serve does, without waiting for it to listen.
+# start PROGRAM ARGUMENT...: starts it in the background as serve does, without waiting until it
+# listens.
 start() {
   local program=$1
   shift
@@ -12,7 +13,8 @@ start() {
   background+=("$server")
 }
 
-# begin WAY PROGRAM ARGUMENT...: starts the side that waits; sets `there`, by which the other finds it.
+# begin WAY PROGRAM ARGUMENT...: starts the side that waits; sets `there`, the options by which the
+# other side connects to it.
 begin() {
   local way=$1
   shift
@@ -25,7 +27,8 @@ begin() {
   fi
 }
 
-# ended CODE REGEX: what was begun ends with CODE, and has printed a line that matches.
+# ended CODE REGEX: the program that was started last exits with CODE, and has printed a line that
+# matches.
 ended() {
   local code=$1 regex=$2 got=0
   wait "$server" || got=$?
@@ -35,12 +38,12 @@ ended() {
   fi
 }
 
-# printed REGEX FILE PROCESS: waits until it has.
+# printed REGEX FILE PROCESS: waits until PROCESS has printed a matching line to FILE.
 printed() {
   local waited=0 alive
   for (( ; ; waited += 1)); do
     alive=yes
-    kill -0 "$3" 2> /dev/null || alive=''  # before the look: what has ended has printed all
+    kill -0 "$3" 2> /dev/null || alive=''  # before the grep: an exited process prints no more
     ! grep -Eq -e "$1" "$2" || return 0
     if [ -z "$alive" ] || [ "$waited" -gt 600 ]; then
       cat "$2" >&2
@@ -50,7 +53,7 @@ printed() {
   done
 }
 
-# programs_of PAIR: sets `waits` and `goes`, the one that is started first and the other.
+# programs_of PAIR: sets `waits` and `goes`, the program that is started first and the other one.
 programs_of() {
   case $1 in
     message*) waits=sample-$1_receiver goes=sample-$1_sender ;;

@@ -1,4 +1,4 @@
-# A tree with everything that trees have comes over as it is, over both transports.
+# A tree with every kind of entry is copied unchanged, over both transports.
 source "$(dirname "$0")/expect.sh"
 
 tree=$work/tree
@@ -30,12 +30,13 @@ for transport in shm tcp; do
   done
 done
 
-# Differences are found and named; a target that is in use is left alone.
+# Differences are found and named; a target that is in use is not touched.
 printf 'hullo\n' > "$tree/deep/er/still/hello"
 mkdir "$work/old" && cp -a "$work/shm-event/." "$work/old/"
 expect 1 'differs: deep/er/still/hello is there with two contents' cordma-demo pull "$address" \
   --into "$work/new" --compare "$work/old"
-# What the other tree has besides is a difference, named once for a directory with all that is in it.
+# Additional entries of the other tree are differences. A directory is named once, with all its
+# contents.
 mkdir "$work/more" && cp -a "$work/shm-event/." "$work/more/"
 printf 'hullo\n' > "$work/more/deep/er/still/hello"
 mkdir -p "$work/more/besides/deeper" && : > "$work/more/besides/deeper/file"
@@ -58,9 +59,9 @@ expect 2 'lacks a port from 0 to 65535' cordma-demo serve --tree "$tree" --liste
 expect 2 '--help lists' cordma-demo serve --tree /nonexistent
 kill -0 "$server" || fail "the server is gone"
 
-# A file that changes between the listing and its turn is told, whether it grew, shrank or only changed.
-# The client is stopped while it takes a large file, so that its server has to wait as well; which files
-# come after that one is the file system's choice.
+# A file that changes between the listing and its transfer is reported, whether it grew, shrank or
+# only changed. The client is stopped while it receives a large file, so that its server has to wait
+# as well. The file system determines the files that follow that one.
 moving=$work/moving
 mkdir "$moving"
 serve cordma-demo serve --tree "$moving" --listen 127.0.0.1:0
@@ -94,8 +95,9 @@ change_in_time() {  # change_in_time LARGE-FILE
 for name in large{1..20}; do ! change_in_time "$name" || break; done
 [ "$name" != large20 ] || fail "the client was never stopped in time"
 
-# A directory that cannot be read is left out and not copied as an empty one; whoever can read it does
-# not take what is in it for a difference. Root, without its privileges, is a user like any other.
+# A directory that cannot be read is left out and not copied as an empty one. A process that can
+# read it does not report its contents as a difference. Root without its privileges is treated like
+# any other user.
 [ "$(id -u)" -ne 0 ] || under=(setpriv --bounding-set=-all --inh-caps=-all)
 if ! "${under[@]}" true; then
   echo "root cannot give its privileges up here: directories that cannot be read are not tested"

@@ -1,15 +1,15 @@
-# No path takes more instructions than the committed baseline has, and the watch sees one that does.
-# Usage: instructions.sh PROGRAM BASELINE
+# No path takes more instructions than the committed baseline states, and the check detects one that
+# does. Usage: instructions.sh PROGRAM BASELINE
 set -euo pipefail
 program=$1 baseline=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
-# 77, where nothing can be counted here or compared with that baseline, skips the test.
+# Exit status 77 skips the test: instructions cannot be counted here or compared with that baseline.
 "$program" --baseline "$baseline" || exit
 
-# expect CODE REGEX ARGUMENT...: it ends with CODE and prints a line that matches.
+# expect CODE REGEX ARGUMENT...: the program exits with CODE and prints a line that matches.
 expect() {
   local code=$1 regex=$2 got=0
   shift 2
@@ -20,7 +20,7 @@ expect() {
   fi
 }
 
-# altered WHAT FACTOR FILE: the baseline, with median or mean of shm.idle_turn multiplied.
+# altered WHAT FACTOR FILE: writes the baseline with the median or mean of shm.idle_turn multiplied.
 altered() {
   python3 - "$baseline" "$1" "$2" > "$3" <<'PYTHON'
 import json
@@ -40,7 +40,7 @@ expect 0 '^shm\.idle_turn' "${one[@]}" --tolerance 30
 altered median 1.25 "$work/baseline.json"
 expect 0 '^shm\.idle_turn .*-[0-9.]+ % +better: commit a new baseline$' "${one[@]}"
 
-# What is longer in some rounds only is seen in the mean.
+# A path that is longer in some rounds only is detected by the mean.
 altered mean 0.8 "$work/baseline.json"
 expect 1 '^shm\.idle_turn .*LONGER in the mean: .*\+[0-9.]+ %$' "${one[@]}"
 

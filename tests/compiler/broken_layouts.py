@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 
-# A header of a wire or of shared memory, and in how many static_asserts it states the size of a structure.
+# A header of a wire format or of shared memory, and the number of its static_asserts on sizes of
+# structures.
 HEADERS = {
     "net/transport/shm/cell.hpp": 7,
     "net/transport/shm/wire.hpp": 5,

@@ -1,6 +1,6 @@
 #pragma once
-// What every program in forms/ is made of: a value that notices a missed or doubled lifetime, the
-// smallest lazy task, and a main that runs the form's root() and exits 0 when every lifetime was right.
+// Shared by all programs in forms/: a value that detects a missed or doubled lifetime, the smallest
+// lazy task, and a main that runs the form's root() and exits 0 if every lifetime was right.
 #include <coroutine>
 #include <cstdio>
 #include <cstdlib>
@@ -15,8 +15,9 @@
 #include <utility>
 #include <vector>
 
-// Counts how many of it live, and how often one was used that is not where it was constructed: destroyed
-// twice, never constructed, or moved by copying its bytes. A form that sees a wrong result adds to `bad`.
+// Counts its live objects, and the uses of an object that is not at its place of construction:
+// destroyed twice, never constructed, or moved by copying its bytes. A form that gets a wrong
+// result adds to `bad`.
 struct T {
   static inline int live = 0, bad = 0;
   T* self;
@@ -126,7 +127,7 @@ inline task<void> void_promise::get_return_object() {
   return task<void>(std::coroutine_handle<void_promise>::from_promise(*this));
 }
 
-// Suspends and leaves the handle to be resumed by main, as a completion queue would.
+// Suspends and stores the handle; main resumes it, as a completion queue would.
 inline std::coroutine_handle<> pending;
 struct yield_ {
   bool await_ready() noexcept { return false; }
@@ -134,7 +135,7 @@ struct yield_ {
   void await_resume() noexcept {}
 };
 
-// How far the stack has grown between its first and its deepest touch().
+// Growth of the stack between its first and its deepest touch().
 class stack_probe {
  public:
   __attribute__((noinline)) void touch() {

@@ -77,7 +77,8 @@ def wrong(options, cell):
     return None
 
 
-# A buffer belongs to one at a time, and what an operation made for one thing is not used for another.
+# A buffer has one owner at a time, and an operation made for one kind of use is not used for
+# another.
 REUSES = {
     "copied buffer": "cordma::Buffer use(cordma::Buffer& b) { return b; }",
     "copied message": "cordma::Message use(cordma::Message& m) { return m; }",
@@ -111,7 +112,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         found = [w for w in pool.map(lambda c: wrong(options, c), cells) if w]
         found += [w for w in pool.map(lambda r: wrong_reuse(options, r), REUSES) if w]
-    # A datagram port is no connection, whatever is called on it.
+    # A datagram port is not a connection: no call may treat it as one.
     text = "cordma::typed_endpoint<cordma::transport::service::ud>* port;\n"
     ok, errors = compiles(options, "typed-ud", text)
     if ok or "constraint" not in errors[0]:

@@ -1,4 +1,4 @@
-// Active messages: handlers, headers, data that comes at once or is pulled, and what goes wrong in them.
+// Active messages: handlers, headers, eager and pulled data, and errors in handlers.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
@@ -39,7 +39,7 @@ task<wire*> join(stage& on, switchboard& p) {
 
 constexpr std::span<const std::byte> no_header;
 
-// Keeps what came, wherever its data was.
+// Records the message, for data in the receive buffer and for data that has to be pulled.
 task<> note(switchboard* p, ActiveMessage m) {
   p->header.assign(m.header().begin(), m.header().end());
   p->from = m.from();
@@ -318,7 +318,7 @@ TEST_CASE("a plain handler that throws, one that sends, and one that sets itself
   int second = 0;
   p.client.on(9, [&answers](const ShortMessage& m) { answers += static_cast<int>(m.data.size()); });
   p.server.on(1, [](const ShortMessage&) { throw std::runtime_error("no"); });
-  // What it cannot send at once is kept until it is done.
+  // A send that does not complete at once is kept until it is done.
   std::deque<message_send_operation> sent;
   MemoryRegion out = server_memory(on, 8);
   p.server.on(2, [&sent, &out](const ShortMessage& m) {
@@ -328,7 +328,7 @@ TEST_CASE("a plain handler that throws, one that sends, and one that sets itself
   });
   p.server.on(3, [&](const ShortMessage&) {
     p.server.on(3, [&second](const ShortMessage&) { ++second; });
-    ++first;  // what it captures is still there
+    ++first;  // the captures of the replaced handler still exist
   });
   on.play(
       [](stage& s, switchboard* board, int* heard, int* of_first, int* of_second) -> task<> {

@@ -1,4 +1,4 @@
-// What atomics are for: four processes that agree through memory of a fifth.
+// Remote atomics: four processes synchronize through the memory of a fifth.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -20,13 +20,13 @@ namespace {
 constexpr std::uint64_t processes = 4;
 constexpr std::uint64_t turns_each = 300;
 
-// Behind one remote key.
+// The words behind one remote key.
 struct shared_words {
-  std::uint64_t arrived;  // so many are there; they begin together
-  std::uint64_t lock;     // 0, or who holds it
-  std::uint64_t counter;  // by fetch-add
-  std::uint64_t guarded;  // by read and write, inside the lock
-  std::uint64_t echoed;   // equal to `guarded` whenever nobody is inside
+  std::uint64_t arrived;  // number of processes that arrived; they begin together
+  std::uint64_t lock;     // 0, or the number of the process that holds it
+  std::uint64_t counter;  // changed by fetch-add
+  std::uint64_t guarded;  // changed by read and write, inside the lock
+  std::uint64_t echoed;   // equal to `guarded` whenever no process is inside
 };
 
 task<int> contend(host& h, wire_to_peer& parent, std::uint64_t who) {
@@ -110,7 +110,7 @@ TEST_CASE(
 
 namespace {
 
-// On one host of the simulator: four Workers, each with a connection of its own.
+// On one host of the simulator: four Workers, each with a separate connection.
 task<> contend_here(stage* on, wire* w, RemoteMemory words, std::uint64_t who,
                     std::uint64_t* refused) {
   const RemoteSlice lock = words.slice(offsetof(shared_words, lock), 8).value();
@@ -149,7 +149,8 @@ TEST_CASE("I11: four connections share a spin-lock and a counter, and lose nothi
       wire w = co_await connect(on);
       wires.push_back(std::move(w));
     }
-    std::uint64_t refused = 0;  // they do meet here: one loop, and a lock held over round trips
+    // contention happens here too: one loop, and a lock held over round trips
+    std::uint64_t refused = 0;
     task_context& me = co_await this_task();
     scope contenders(me);
     for (std::uint64_t i = 0; i < processes; ++i) {

@@ -1,4 +1,4 @@
-// Coroutines that go away while their operations are in flight.
+// Coroutines that are destroyed while their operations are in flight.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -29,7 +29,7 @@ task<> receive_pooled(Endpoint* at, BufferPool* pool, int* resumed) {
   CHECK_FALSE(m.ok());
 }
 
-// The region is this coroutine's own: when it is destroyed, only the request in flight holds it.
+// This coroutine owns the region: after its destruction, only the request in flight holds it.
 task<> receive_into(Endpoint* at, MemoryRegion mine, int* resumed) {
   const result<Received> m = co_await at->recv(mine).result();
   ++*resumed;
@@ -64,7 +64,7 @@ TEST_CASE(
       }
       CHECK(pool.available() == 3);  // the request in flight keeps it
       fill(out.bytes(), 1);
-      co_await w.client.send(out);  // lands in the buffer nobody waits for
+      co_await w.client.send(out);  // lands in the buffer of the abandoned receive
       message_operation next = w.server.recv(pool).start();
       fill(out.bytes(), 2);
       co_await w.client.send(out);
@@ -167,8 +167,8 @@ TEST_CASE("D1: an endpoint destroyed with everything in flight returns every buf
 
 namespace {
 
-// One message, and one receive that is canceled some passes after both are under way. Whoever wins,
-// the message is received exactly once, by this receive or by the next.
+// One message, and one receive that is canceled some passes after both have started. Whichever of
+// the two wins the race, the message is received exactly once, by this receive or by the next.
 task<> race_once(stage& on, wire& w, BufferPool& pool, Slice out, std::uint64_t number, dice& d,
                  std::uint64_t& canceled) {
   *reinterpret_cast<std::uint64_t*>(out.data()) = number;
@@ -343,8 +343,8 @@ TEST_CASE("K10: receives made before there was a connection move up, and are tak
 
 namespace {
 
-// Receives, cancels and messages in any order. Every message comes to the oldest receive that is left,
-// at once where there is one: awaiting it ends.
+// Receives, cancels and messages in any order. Every message matches the oldest pending receive, at
+// once if one exists; awaiting that receive completes.
 struct any_order {
   any_order(stage& s, wire& between, BufferPool& from, std::uint64_t seed)
       : on(s), w(between), pool(from), d(seed) {}
@@ -373,7 +373,7 @@ struct any_order {
   void cancel_one() {
     const auto which =
         std::next(receiving.begin(), static_cast<std::ptrdiff_t>(d.below(receiving.size())));
-    if (which->done()) return;  // with its message
+    if (which->done()) return;  // completed with its message
     which->cancel();
     const result<Message> got = which->take_result();
     CHECK(got.code() == errc::canceled);
@@ -436,7 +436,7 @@ TEST_CASE(
     "K10: canceled receives give their buffers back, though messages come after the Endpoint") {
   stage s;
   s.play([](stage& on) -> task<> {
-    constexpr std::uint32_t count = 60;  // more than one look at the completion queue hands out
+    constexpr std::uint32_t count = 60;  // more than one poll of the completion queue returns
     BufferPool pool(on.server_context(), 64, count);
     MemoryRegion out = client_memory(on, 8);
     for (int passes = 0; passes < 4; ++passes) {
@@ -491,10 +491,10 @@ TEST_CASE("K10: what waits for a place in the queue is withdrawn at once; what i
 
 namespace {
 
-// A sanitizer is slow.
+// Fewer messages under a sanitizer, which is slow.
 std::uint64_t messages_raced() { return rounds_under_test(100'000, 2'000); }
 
-// What the two threads of a race share: how many messages this side has received.
+// Shared by the two threads of a race: the number of messages the receiving side has received.
 struct progress {
   std::atomic<std::uint64_t> received{0};
 
@@ -509,8 +509,9 @@ struct progress {
   }
 };
 
-// Sends some as fast as it can, waits until they are received, and so on: a message comes while the
-// other side has a receive posted, while it cancels one, and while it has none.
+// Sends a burst of messages as fast as it can, waits until they are received, and repeats. A
+// message arrives while the other side has a receive posted, while it cancels one, or while it has
+// none.
 task<> send_in_bursts(host* at, std::string to, const progress* p) {
   Endpoint e = co_await at->worker.connect(std::move(to));
   MemoryRegion out = at->context.allocate(8).value();
@@ -529,10 +530,10 @@ task<> send_in_bursts(host* at, std::string to, const progress* p) {
 struct race_outcomes {
   std::uint64_t canceled = 0;
   std::uint64_t otherwise = 0;     // neither received nor canceled
-  std::uint64_t out_of_order = 0;  // lost and doubled ones as well
+  std::uint64_t out_of_order = 0;  // includes lost and duplicated messages
 };
 
-// So many receives at a time, all canceled after some turns.
+// Posts `at_once` receives at a time and cancels all of them after some passes.
 task<> receive_and_cancel(Endpoint& e, BufferPool& pool, std::size_t at_once, progress& p,
                           race_outcomes& outcomes) {
   dice d(21);
@@ -556,7 +557,7 @@ task<> receive_and_cancel(Endpoint& e, BufferPool& pool, std::size_t at_once, pr
     }
   }
   co_await e.close();
-  // What was canceled and never matched is flushed.
+  // Canceled receives that were never matched are flushed.
   while (e.inflight() != 0) co_await yield();
 }
 

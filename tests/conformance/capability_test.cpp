@@ -1,4 +1,4 @@
-// Capabilities are data, and the data is true: generated, no list by hand.
+// Capabilities are data, and the data is true: the checks are generated, not listed by hand.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -20,8 +20,8 @@ constexpr std::array<opcode, 8> posted_operations{
     opcode::send, opcode::send_imm,  opcode::write,        opcode::write_imm,
     opcode::read, opcode::fetch_add, opcode::compare_swap, opcode::flush};
 
-// One operation of each kind, with its effect on the peer. What is not supported is refused and does
-// nothing.
+// One operation of each kind, with its effect on the peer. An unsupported operation is refused and
+// has no effect.
 task<errc> round_trip(stage& on, wire& w, opcode op) {
   MemoryRegion local = client_memory(on, 8);
   MemoryRegion target = server_memory(on, 8);
@@ -81,8 +81,8 @@ TEST_CASE("B4: every operation said to be supported works, every other one is re
       CHECK(outcome == (caps.supports(service::rc, op) ? errc::ok : errc::not_supported));
       CHECK(w.client.state() == endpoint_state::connected);
     }
-    // A service without an operation is not there at all, and says so. A datagram port is not
-    // connected, whether the transport has such or not.
+    // A service with no supported operation does not exist, and using it fails with an error. A
+    // datagram port is never connected, whether or not the transport has datagrams.
     for (service type : {service::uc, service::ud}) {
       CAPTURE(transport::name(type));
       Listener listener = on.server().listen(on.server_address()).value();
@@ -108,7 +108,7 @@ TEST_CASE("B4: every operation said to be supported works, every other one is re
 
 namespace {
 
-// The fields that tell the transports apart, and where they must stand alike.
+// The fields that differ between transports, and those that must be equal.
 struct dump {
   std::uint32_t rc, uc, ud;
   std::uint32_t max_inline, max_datagram;
@@ -134,11 +134,11 @@ TEST_CASE("B4: the capabilities of the transports differ where they should, and 
   const dump shm = dump_of(transport::kind::shm);
   const dump tcp = dump_of(transport::kind::tcp);
   const dump sim = dump_of(transport::kind::sim);
-  // Reliable connections can do everything, on each.
+  // Reliable connections support every operation on each transport.
   CHECK(shm.rc == 0xFF);
   CHECK(tcp.rc == shm.rc);
   CHECK(sim.rc == shm.rc);
-  // The unreliable services are the simulator's alone.
+  // Only the simulator has the unreliable services.
   for (const dump* without : {&shm, &tcp}) {
     CHECK(without->uc == 0);
     CHECK(without->ud == 0);
@@ -188,7 +188,7 @@ TEST_CASE("B5: limits hold where they say, and one more is refused before it is 
 
 namespace {
 
-// So much address space that nothing is behind until it is touched, and nobody does.
+// A large address range without memory behind it until it is touched, which no test does.
 class untouched_memory {
  public:
   explicit untouched_memory(std::size_t bytes)
@@ -247,7 +247,7 @@ TEST_CASE("B5: a byte more than max_message is refused before it is posted, gath
     CHECK(e.counters().sends == 0);
     CHECK(e.inflight() == 0);
     CHECK(e.state() == endpoint_state::connected);
-    // The memory itself is good.
+    // The memory itself is usable.
     recv_operation receiving = w.server.recv(target.all().first(8)).start();
     co_await e.send(local.all().part(beyond - 8, 8));
     co_await receiving;

@@ -1,4 +1,5 @@
-// Every error code of cordma: what really produces it, or why nothing can. One table, walked whole.
+// Every error code of cordma: a program that produces it, or the reason why nothing can. One table,
+// walked completely.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -211,7 +212,7 @@ task<errc> send_where_nobody_receives(stage& on) {
   co_return code;
 }
 
-// A device that fails a request with this status.
+// Simulates a device that fails a request with this status.
 template <wc_status status>
 task<errc> fail_as_a_device_would(stage& on) {
   wire w = co_await connect(on);
@@ -227,17 +228,18 @@ struct end_of_event {
   errc server = errc::ok;
 };
 
-// What both programs learn where a connection meets each event: an event that is added does not
-// compile until it is here. disconnected: gracefully, or (`torn`) not.
+// The results of both programs when a connection meets each event. A new event does not compile
+// until it is added here. disconnected: gracefully, or not (`torn`).
 task<end_of_event> meet(stage& on, cm_event what, bool torn) {
   end_of_event told;
   switch (what) {
     case cm_event::none:
     case cm_event::connect_request:
-    case cm_event::device:          // is about no connection
-    case cm_event::listener_ended:  // nor is this
-    case cm_event::resolved:        // of a datagram port, which has none
-    case cm_event::receives_low:  // of a shared receive queue, and its last message of a connection
+    case cm_event::device:          // concerns no connection
+    case cm_event::listener_ended:  // concerns no connection
+    case cm_event::resolved:        // concerns a datagram port, which has no connection
+    // of a shared receive queue, and the last message of a connection from it
+    case cm_event::receives_low:
     case cm_event::last_receive:
     case cm_event::established: told.client = co_await produce_ok(on); break;
     case cm_event::rejected: told.client = co_await be_rejected(on); break;
@@ -259,8 +261,8 @@ task<end_of_event> meet(stage& on, cm_event what, bool torn) {
 
 struct row {
   errc code;
-  task<errc> (*produce)(stage&);  // null: nothing can
-  const char* why;                // nothing can, or only `only` can
+  task<errc> (*produce)(stage&);  // null: nothing can produce it
+  const char* why;                // why nothing, or only the kind `only`, can produce it
   std::optional<kind> only = {};
 };
 

@@ -1,4 +1,4 @@
-// Coming together: listening, connecting, accepting, rejecting, and what travels along.
+// Connecting: listening, connecting, accepting, rejecting, and the private data of both messages.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -37,7 +37,7 @@ TEST_CASE("I4: private data travels with the request and with the accept, up to 
   s.play([](stage& on) -> task<> {
     const std::size_t with_request = on.caps().max_connect_data;
     const std::size_t with_accept = on.caps().max_accept_data;
-    // What rdma_cm carries, less what verbs says itself.
+    // The capacity of rdma_cm's private data, less the part that verbs uses itself.
     const bool by_rdma_cm = on.over() == transport::kind::verbs;
     CHECK(with_request >= (by_rdma_cm ? 48 : 56));
     CHECK(with_accept >= (by_rdma_cm ? 140 : 196));
@@ -85,7 +85,7 @@ TEST_CASE("I4: private data above the limit is refused on the side that has it")
     accept.private_data = far_too_much;
     const result<Endpoint> unaccepted = co_await request.accept(accept).result();
     CHECK(unaccepted.code() == errc::invalid_value);
-    // Nobody answered it, so it is rejected when the last holder goes.
+    // The request is unanswered, so it is rejected when its last holder is destroyed.
     request = ConnectionRequest();
     const result<Endpoint> unconnected = co_await connecting.result();
     CHECK(unconnected.code() == errc::rejected);
@@ -241,7 +241,8 @@ TEST_CASE("I5: closing a listener rejects what waits, resumes who waits, and lea
     for (int i = 0; i < 200; ++i) co_await moment(on);
     listener.close();
     const result<Endpoint> unanswered = co_await queued.result();
-    // On verbs it may still be on its way: then it finds nobody, or is turned away by the kernel.
+    // On verbs the request may still be on its way: then it finds no listener, or the kernel
+    // rejects it.
     const bool too_late =
         on.over() == transport::kind::verbs &&
         (unanswered.code() == errc::unreachable || unanswered.code() == errc::connection_aborted);
@@ -271,8 +272,9 @@ TEST_CASE("K10: connecting is withdrawn when it is canceled, and the server goes
       const result<Endpoint> r = co_await connecting.result();
       CHECK(r.code() == errc::canceled);
     }
-    // Requests of clients that have gone may come first; accepting them fails, or ends at once. On verbs the
-    // kernel may have lost that a client went: accepting then waits for as long as for one that is there.
+    // Requests of disconnected clients may arrive first; accepting them fails, or the connection
+    // ends at once. On verbs the kernel may have lost the disconnect of a client: accepting then
+    // waits as long as for a live client.
     connect_options patient;
     patient.endpoint.connect_timeout = std::chrono::seconds(60);
     connect_operation connecting = on.client().connect(on.reach(listener), patient).start();
@@ -350,7 +352,7 @@ TEST_CASE("I1: rights that are none and times that are over before they begin ar
       CHECK(r.code() == errc::invalid_value);
       CHECK_FALSE(r.why().message().empty());
     }
-    // For ever is no time that is over.
+    // An infinite timeout never expires.
     endpoint_options patient;
     patient.connect_timeout = duration::max();
     patient.peer_timeout = duration::max();

@@ -1,4 +1,4 @@
-// Several Contexts of one kind, each with a Worker, on one reactor: hosts of a network.
+// Several Contexts of one kind, each with a Worker, on one reactor, like hosts of a network.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t talk_rounds = 100;
 constexpr std::size_t talk_bytes = 5000;
 
-// A Context and a Worker among others on the loop of a stage.
+// A Context and a Worker that share the loop of a stage with others.
 struct member {
   member(stage& s, const std::string& named)
       : context(options(s, named)),
@@ -123,8 +123,8 @@ namespace {
 
 constexpr std::size_t guarded = 4096;  // bytes
 
-// Each of the operations that a key of somebody else is good for nowhere else. Fresh connections: a
-// refused one is over.
+// Each of the operations for which a key is valid only on its own connection's Context. They use
+// fresh connections, because a refused operation ends its connection.
 enum class attempt : std::uint8_t { write, read, add, swap };
 
 task<errc> try_with_foreign_key(Endpoint& e, attempt what, RemoteSlice foreign, Slice local) {
@@ -166,7 +166,7 @@ TEST_CASE("K5: a key that is used on an endpoint to another host is refused, and
       CHECK(filled(owned.bytes(), 1));
       CHECK(filled(others.bytes(), 2));
       CHECK(wrong.ends.client.state() == endpoint_state::closed);
-      co_await right.ends.client.read(key, local);  // where it belongs it is good
+      co_await right.ends.client.read(key, local);  // valid on its own connection
       CHECK(filled(local.bytes(), 1));
     }
   });

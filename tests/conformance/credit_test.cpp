@@ -1,4 +1,4 @@
-// What happens to a message that comes before its receive: retries, and credits that spare them.
+// Messages that arrive before their receive: retries, and credits that avoid them.
 #include "../verbs/told.hpp"
 
 #include <doctest/doctest.h>
@@ -19,10 +19,10 @@ struct ends {
   wire w;
   MemoryRegion out;
   MemoryRegion in;
-  MemoryRegion count;  // the server's, of its receives
+  MemoryRegion count;  // owned by the server; the number of its receives
 };
 
-// Messages that came before their receive, as sim and RDMA devices count them; 0 elsewhere.
+// Messages that arrived before their receive, as sim and RDMA devices count them; 0 elsewhere.
 std::uint64_t without_receive(stage& on) {
   if (on.over() == transport::kind::sim) return on.net().counters().rnr_naks;
   const bool device = on.over() == transport::kind::verbs;
@@ -33,7 +33,7 @@ bool counts_them(const stage& on) {
   return on.over() == transport::kind::sim || on.over() == transport::kind::verbs;
 }
 
-// Where a message without a receive is the end of the connection, at once.
+// Connects so that a message without a receive ends the connection at once.
 task<ends> connect_without_patience(stage& on) {
   endpoint_options strict;
   strict.rnr_retry = 0;
@@ -54,7 +54,7 @@ task<> send_all(ends* e, receive_credits* credits) {
   }
 }
 
-// Now prompt, now late, now several at once.
+// Posts receives promptly, late, or several at once, by chance.
 task<> receive_all(stage* on, ends* e) {
   dice d(7);
   std::uint64_t next = 0;
@@ -134,7 +134,7 @@ TEST_CASE("I8: who waits for a credit suspends, is resumed in turn, and can be c
     co_await waiting.join();
     CHECK(resumed == 2);
     recv_operation third = e.w.server.recv(e.in).start();
-    co_await credits.take();  // what was canceled took nothing
+    co_await credits.take();  // the canceled operation took no credit
     CHECK(credits.available() == 0);
   });
 }
@@ -148,11 +148,11 @@ TEST_CASE("I8: a count is published in memory that fits, or not at all") {
     CHECK(e.w.server.publish_receives(small).code() == errc::invalid_value);
     CHECK(e.w.server.publish_receives(foreign).code() == errc::invalid_value);
     CHECK(e.w.server.publish_receives(MemoryRegion()).code() == errc::invalid_value);
-    // Receives that were posted before count as well.
+    // Receives that were posted before are counted too.
     recv_operation before = e.w.server.recv(e.in).start();
     CHECK(e.w.server.publish_receives(e.count).ok());
     CHECK(e.count.as<std::uint64_t>()[0] == 1);
-    // And those that wait for a place in the queue do not, until they are posted.
+    // Receives that wait for a queue entry are not counted until they are posted.
     const std::uint32_t depth = e.w.server.actual().recv_depth;
     std::vector<recv_operation> many;
     for (std::uint32_t i = 0; i < depth + 5; ++i) many.push_back(e.w.server.recv(e.in).start());
@@ -166,7 +166,7 @@ TEST_CASE("I8: a count is published in memory that fits, or not at all") {
 TEST_CASE("I8: rnr_retry 7 waits for ever, a finite one as long as it says, for a late receive") {
   stage s;
   s.play([](stage& on) -> task<> {
-    // How long the receive is late, against what the sender allows.
+    // The receive is posted late, but within the time that either limit of the sender allows.
     for (std::uint8_t retries : {std::uint8_t{7}, std::uint8_t{6}}) {
       CAPTURE(static_cast<int>(retries));
       endpoint_options o;

@@ -1,4 +1,4 @@
-// As many endpoints on one adapter as there may be: all of them talk, and all of them close.
+// The largest number of endpoints on one adapter: all of them transfer data, and all of them close.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -18,7 +18,7 @@ using namespace cordma::test;
 
 namespace {
 
-// sim needs no descriptors; of those that do, a fifth of what the process may have is left to others.
+// sim needs no descriptors. For the other transports, a fifth of the process's limit stays unused.
 std::size_t as_many_as_fit(transport::kind over) {
   constexpr std::size_t most = 10'000;
   constexpr std::size_t worth_it = 300;
@@ -27,7 +27,7 @@ std::size_t as_many_as_fit(transport::kind over) {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
-  // shm has two descriptors on either side, and what the handshake carries for a moment.
+  // shm uses two descriptors on either side, and more during the handshake.
   constexpr std::size_t descriptors_each = 5;
   return std::min(worth_it, static_cast<std::size_t>(limit.rlim_cur) * 4 / 5 / descriptors_each);
 }
@@ -41,7 +41,7 @@ std::size_t resident_bytes() {
   return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Shallow, so that memory is what a connection costs and not its queues.
+// Shallow queues, so that the connection dominates the memory and not its queues.
 endpoint_options shallow() {
   endpoint_options o;
   o.send_depth = 4;
@@ -82,8 +82,8 @@ task<> crowd(stage& on, std::size_t count) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) wrong += in.as<std::uint64_t>()[i] == i + 1 ? 0U : 1U;
   CHECK(wrong == 0);
-  // Both ends together. On shm the same rings of 256 KiB count eight times: two of them, mapped twice
-  // in a row, on both sides.
+  // Memory of both ends together. On shm the same rings of 256 KiB count eight times: two rings,
+  // each mapped twice in a row, on both sides.
   const std::size_t each = (std::max(resident_bytes(), before) - before) / count;
   CAPTURE(each);
   CHECK(each < (on.over() == transport::kind::shm ? std::size_t{3} << 20 : std::size_t{64} << 10));

@@ -1,4 +1,4 @@
-// Datagram ports: one port and many peers, and what is lost is lost in silence.
+// Datagram ports: one port with many peers, and datagrams that are lost silently.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -28,7 +28,7 @@ constexpr const char* connections_only = "this transport carries connections onl
 
 constexpr const char* nothing_is_lost = "only the simulator loses what it is told to lose";
 
-// A host of its own, where hosts are simulated; a Context of its own elsewhere. With one port.
+// A separate host if hosts are simulated, otherwise a separate Context. It has one port.
 struct station {
   station(stage& on, const std::string& name, std::size_t bytes)
       : context(of(on, name)),
@@ -50,7 +50,7 @@ struct station {
   MemoryRegion memory;
 };
 
-// Two ports that know each other's key, and memory of each.
+// Two ports that have each other's key, and memory of each.
 struct two_ports {
   two_ports(stage& on, std::size_t bytes, const endpoint_options& receiver = with_key(shared_key))
       : a(on.client().datagram(with_key(shared_key)).value()),
@@ -169,11 +169,11 @@ TEST_CASE("L7: a wrong key, no receive and a receive too small drop the datagram
   s.play([](stage& on) -> task<> {
     two_ports p(on, 64);
     const bool counted = on.over() == transport::kind::sim;
-    co_await p.a.send_to(p.to, p.out);  // no receive
+    co_await p.a.send_to(p.to, p.out);  // no receive is posted
     co_await settle(on);
     if (counted) CHECK(on.net().counters().ud_no_receive == 1);
     datagram_recv_operation receiving = p.b.recv_from(p.in.all().first(32)).start();
-    co_await p.a.send_to(p.to, p.out);  // too small
+    co_await p.a.send_to(p.to, p.out);  // the receive is too small
     co_await settle(on);
     CHECK_FALSE(receiving.done());
     if (counted) CHECK(on.net().counters().ud_no_receive == 2);
@@ -235,7 +235,7 @@ TEST_CASE("L7: loss is seen as loss: sends succeed, fewer arrive, and nothing en
     CAPTURE(on.net().seed());
     on.net().set_links({.bits_per_second = 100'000'000, .loss = 0.1});
     endpoint_options deep = with_key(shared_key);
-    deep.recv_depth = 16;  // more than these wait for a place
+    deep.recv_depth = 16;  // more receives than this wait for a queue entry
     deep.send_depth = 16;
     two_ports p(on, count * 8, deep);
     std::vector<datagram_recv_operation> receiving;
@@ -275,7 +275,7 @@ TEST_CASE("L7: a receive destroyed while posted swallows one datagram and touche
       CHECK(p.b.inflight() == 1);
     }
     CHECK(p.b.inflight() == 1);
-    co_await p.a.send_to(p.to, p.out);  // lands in what is kept for it
+    co_await p.a.send_to(p.to, p.out);  // lands in the buffer kept for the canceled receive
     co_await settle(on);
     CHECK(p.b.inflight() == 0);
     datagram_recv_operation receiving = p.b.recv_from(p.in).start();
@@ -330,7 +330,7 @@ TEST_CASE("L7: a request that fails ends alone; the port serves its other peers"
     datagram_recv_operation receiving = p.b.recv_from(p.in).start();
     co_await p.a.send_to(p.to, p.out);
     co_await receiving;
-    co_await on.client().flush();  // has nobody to ask, and says so by not failing
+    co_await on.client().flush();  // has no peer to query, and succeeds
   });
 }
 
@@ -364,7 +364,7 @@ TEST_CASE("L7: a port is found at the address that it is bound to, until it clos
     DatagramEndpoint other = on.server().datagram(with_key(transport::bound_qkey)).value();
     CHECK(other.bind(at.text()).code() == errc::in_use);
     CHECK(p.a.bind(own_host() + ":0").code() == errc::invalid_value);
-    // Several at once, and one that nobody waits for any more.
+    // Several lookups at once, and one that is abandoned.
     resolve_operation first = p.a.resolve(at.text()).start();
     resolve_operation second = p.a.resolve(at.text()).start();
     std::optional<resolve_operation> dropped(p.a.resolve(at.text()).start());
@@ -372,7 +372,7 @@ TEST_CASE("L7: a port is found at the address that it is bound to, until it clos
     const datagram_peer found = co_await first;
     const datagram_peer again = co_await second;
     CHECK(found.address == again.address);
-    // A port tells its IPv4 address where it has both.
+    // A port reports its IPv4 address if it has both an IPv4 and an IPv6 address.
     const bool by_ipv6 = at.host.find(':') != std::string::npos;
     CHECK((found.address == p.to.address) != by_ipv6);
     CHECK(found.queue_pair == p.to.queue_pair);
@@ -381,7 +381,7 @@ TEST_CASE("L7: a port is found at the address that it is bound to, until it clos
     datagram_recv_operation receiving = p.b.recv_from(p.in).start();
     co_await p.a.send_to(found, p.out);
     co_await receiving;
-    // Not there any more.
+    // The port no longer exists.
     resolve_operation flushed = p.b.resolve(at.text()).start();
     co_await p.b.close();
     const result<datagram_peer> ended = co_await flushed.result();

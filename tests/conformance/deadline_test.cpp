@@ -1,4 +1,5 @@
-// Deadlines of messages and streams: what waits for the peer ends in time, and nothing is lost by it.
+// Deadlines of messages and streams: an operation that waits for the peer ends in time, and no
+// message is lost by it.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
@@ -63,11 +64,12 @@ TEST_CASE(
         co_await times_out(at->server.tag_recv(1, in));
         const Slice first = out.all().first(16);
         const Slice second = out.all().part(16, 16);
-        co_await w.client.tag_send(1, first);  // it has the one credit
+        co_await w.client.tag_send(1, first);  // it uses the only credit
         co_await times_out(w.client.tag_send(1, second));
         co_await times_out(w.client.am_send(1, second.bytes(), second));
         co_await receives(w.server, in, 1);
-        co_await times_out(w.server.tag_recv(1, in));  // what timed out does not come late
+        // the message that timed out does not arrive late
+        co_await times_out(w.server.tag_recv(1, in));
         co_await w.client.tag_send(1, second);
         co_await receives(w.server, in, 2);
       },

@@ -1,4 +1,4 @@
-// Two processes that connect by descriptors, which the program carries: through files, and through a
+// Two processes that connect by descriptors. The program carries them: through files, and through a
 // plain TCP socket.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
@@ -28,10 +28,10 @@ constexpr const char* one_process = "the simulator is one process by nature";
 constexpr std::size_t message = 1000;  // bytes
 
 using bytes_of = std::vector<std::byte>;
-// Gives the peer this side's descriptor and returns the peer's.
+// Sends the peer this side's descriptor and returns the peer's.
 using swap_with_peer = std::function<bytes_of(const bytes_of&)>;
 
-// The peer's file is there whole as soon as it is there.
+// The peer's file is complete as soon as it exists.
 bytes_of through_files(const std::string& mine, const std::string& theirs, const bytes_of& bytes) {
   write_exchanged(mine, bytes).value();
   for (;;) {
@@ -78,7 +78,7 @@ task<> ask_one(host& h, Endpoint& e, std::uint64_t seed) {
   CHECK(filled(in.bytes(), seed));
 }
 
-// Its descriptor is of a process that is no more.
+// The descriptor belongs to a process that has exited.
 task<> find_it_stale(host& h, const bytes_of& old) {
   endpoint_options impatient;
   impatient.connect_timeout = std::chrono::milliseconds(300);

@@ -1,4 +1,4 @@
-// Every order of destruction is a right one.
+// Objects may be destroyed in any order.
 #include "../verbs/told.hpp"
 
 #include <doctest/doctest.h>
@@ -58,7 +58,7 @@ struct shared {
   std::optional<arrival_operation> next;
 };
 
-// A queue of the transport's own, a connection that receives from it, and messages on their way.
+// A queue of the transport, a connection that receives from it, and messages in flight.
 struct device_queue {
   explicit device_queue(stage& on)
       : pool(on.server_context(), size, 8),
@@ -82,7 +82,7 @@ struct device_queue {
   std::vector<send_operation> sends;
 };
 
-// Two datagram ports, and what is on its way between them.
+// Two datagram ports, and datagrams in flight between them.
 struct ports {
   static endpoint_options keyed() {
     endpoint_options o;
@@ -111,7 +111,7 @@ task<> wait_for_message(Endpoint* e, MemoryRegion into) {
   static_cast<void>(co_await e->recv(into).result());
 }
 
-// All kinds of objects, alive and busy, each with a way to destroy it.
+// Objects of all kinds, alive and busy, each with a function that destroys it.
 struct world {
   explicit world(stage& on) {
     wires = on.play([](stage& s) -> task<std::vector<wire>> {
@@ -208,7 +208,7 @@ struct world {
   std::optional<next_operation> coming_too;
 };
 
-// What the kernel holds where nothing is in use; librdmacm keeps what it has opened of a device.
+// Resources that the kernel holds when nothing is in use; librdmacm keeps devices that it opened.
 std::string idle_device() {
   {
     stage first;
@@ -228,12 +228,13 @@ TEST_CASE(
   held at_first;
   for (std::uint64_t seed = 1; seed <= orders; ++seed) {
     CAPTURE(seed);
-    // From the second on, so that what a process takes once and keeps is there.
+    // Measured from the second seed on, after allocations that the process makes once and keeps.
     if (seed == 2) at_first = held_now();
     dice d(seed);
     stage s;
     world w(s);
-    if (seed == 2) CHECK(held_now().descriptors > at_first.descriptors);  // it does see them
+    // the count includes descriptors of live objects
+    if (seed == 2) CHECK(held_now().descriptors > at_first.descriptors);
     std::vector<std::function<void()>> order = w.destroyers(s);
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[d.below(i)]);
     for (const std::function<void()>& destroy : order) {

@@ -1,4 +1,4 @@
-// Memory that the CPU cannot touch: refused where the CPU carries the bytes.
+// Memory that the CPU cannot touch is refused by transports in which the CPU copies the bytes.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t bytes = 4096;
 constexpr memory_place of_a_device{.kind = memory_kind::device, .device = 1};
 
-// Of nobody: who touches it ends by a signal.
+// Memory that no code may touch: an access ends the process by a signal.
 class untouchable {
  public:
   untouchable() : at_(::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {

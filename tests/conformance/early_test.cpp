@@ -1,5 +1,5 @@
-// The first moment of a connection and the last: what is sent the instant it is up, and two sides that close
-// at once.
+// The first and last moments of a connection: messages sent the instant it is established, and two
+// sides that close at once.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -8,7 +8,7 @@ using namespace cordma::test;
 
 namespace {
 
-// As many connections as come and go in ten seconds.
+// The number of connections that are opened and closed in ten seconds.
 std::uint64_t rounds(stage& on) {
   return rounds_under_test(on.over() == transport::kind::shm ? 4000 : 10'000, 200);
 }
@@ -28,8 +28,8 @@ TEST_CASE(
     const std::uint64_t connections = rounds(on);
     for (std::uint64_t i = 0; i < connections; ++i) {
       CAPTURE(i);
-      // It waits for the connection inside the Endpoint, and leaves with it: before the server's side
-      // has been told that it is up, and before that has posted a receive.
+      // The message waits for the connection inside the Endpoint and is sent with it: before the
+      // server's side has received the established event, and before it has posted a receive.
       Endpoint client = on.client().endpoint(on.reach(listener)).value();
       said = i + 1;
       send_operation sending = client.send(out).start();

@@ -120,7 +120,7 @@ TEST_CASE(
     CHECK(all_zero(target.bytes().subspan(8)));
     REQUIRE(w.client.first_cause() != nullptr);
     CHECK(w.client.first_cause()->code() == errc::remote_access);
-    // What is flushed says why.
+    // A flushed operation reports the first cause.
     const result<void> after = co_await w.client.send(data).result();
     REQUIRE(after.code() == errc::flushed);
     CHECK(after.why().first_cause().code() == errc::remote_access);

@@ -1,4 +1,4 @@
-// More peers than connections: who is asked for is connected to, who is idle makes room.
+// More peers than connections: a borrowed peer is connected to, and an idle one is disconnected.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 
@@ -21,7 +21,7 @@ struct word {
   std::uint64_t turn;
 };
 
-// Takes what comes over whatever connection, in order, and answers where it is asked to.
+// Receives the words of every connection, checks their order, and echoes them if `answers`.
 struct peer_side {
   peer_side(stage& s, std::uint64_t n) : on(s), number(n), memory(server_memory(s, sizeof(word))) {}
 
@@ -75,7 +75,8 @@ struct crowd {
   scope tasks;
 };
 
-// Asks peers by chance, each of those of its own only, so that their words stay in order.
+// Calls peers chosen by chance. Each caller has a separate set of peers, so their words stay in
+// order.
 task<void> ask_by_chance(stage& on, EndpointPool& pool, crowd& all, std::size_t me, std::size_t of,
                          std::uint64_t rounds, std::vector<std::uint64_t>& said) {
   MemoryRegion out = client_memory(on, sizeof(word));
@@ -93,7 +94,7 @@ task<void> ask_by_chance(stage& on, EndpointPool& pool, crowd& all, std::size_t 
   }
 }
 
-// Whether that has not come soon.
+// True if no loan is available within 20 ms.
 task<bool> gives_up(EndpointPool& from, std::string to) {
   try {
     const EndpointPool::Loan got =
@@ -184,7 +185,7 @@ TEST_CASE("K11: the least recently used goes, and the one on loan never") {
     CHECK(pool.try_borrow(all.addresses[0]).has_value());
     CHECK_FALSE(pool.try_borrow(all.addresses[1]).has_value());
     EndpointPool::Loan zero = co_await pool.borrow(all.addresses[0]);
-    // Both are on loan: who comes now waits, and gives up.
+    // Both connections are on loan: another borrower waits until its timeout.
     const bool gave_up = co_await gives_up(pool, all.addresses[3]);
     CHECK(gave_up);
     CHECK(two->state() == endpoint_state::connected);
@@ -287,7 +288,7 @@ task<> close_and_note(EndpointPool& pool, bool& closed) {
   closed = true;
 }
 
-// Whether what it waits for takes longer than that.
+// True if `what` does not complete within `time`.
 task<bool> takes_longer(duration time, task<> what) {
   try {
     co_await with_timeout(time, std::move(what));
@@ -346,7 +347,7 @@ TEST_CASE("K11: who gives up waiting for close() costs nobody else anything, nor
       EndpointPool::Loan lent = co_await pool.borrow(to[1]);
       message_send_operation slow = lent->tag_send(1, out).start();
       { const EndpointPool::Loan done = std::move(lent); }
-      // Nobody receives it yet, so that it takes as long to close.
+      // No receive matches the message yet, so the close has to wait.
       const bool gave_up = co_await takes_longer(std::chrono::milliseconds(10), pool.close());
       CHECK(gave_up);
       beside.spawn(borrow_and_note(pool, to[2], other));
@@ -424,7 +425,7 @@ TEST_CASE("K11: a peer that never receives is aborted, and messages come and go 
     CHECK(pool.counters().evictions == 29);
     co_await pool.close();
     CHECK(pool.counters().aborts == 0);
-    // Announced, and nobody wants it: closing waits for that as long as it may.
+    // A rendezvous message without a matching receive: close() waits for it until its timeout.
     EndpointPool hasty(
         on.client(), {.most = 1, .connection = how, .close_timeout = std::chrono::milliseconds(5)});
     MemoryRegion big =

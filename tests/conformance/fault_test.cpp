@@ -1,4 +1,5 @@
-// What only a simulated network does on demand: broken completion queues, chance, and exact time.
+// Conditions that only a simulated network produces on demand: broken completion queues, chance,
+// and exact time.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -49,7 +50,8 @@ task<> send_one(Endpoint* at, Slice data, tally* t) {
   count(*t, r.ok() ? nullptr : &r.why());
 }
 
-// Two connections with more in flight than fits; the n-th completion of the client is garbage.
+// Two connections with more operations in flight than fit; the n-th completion of the client is
+// garbage.
 task<> break_completion(stage& on, std::uint32_t n) {
   endpoint_options shallow;
   shallow.send_depth = 4;
@@ -66,7 +68,7 @@ task<> break_completion(stage& on, std::uint32_t n) {
   scope waiting(me);
   {
     message_operation left_behind = idle.client.recv(pool).start();
-    left_behind.cancel();  // its request stays in flight without anybody
+    left_behind.cancel();  // its request stays in flight without an owner
   }
   std::vector<recv_operation> taken;
   for (int i = 0; i < 6; ++i) {
@@ -95,7 +97,7 @@ task<> break_completion(stage& on, std::uint32_t n) {
     const result<void> late = co_await w->client.send(mine).result();
     CHECK(late.code() == errc::flushed);
   }
-  // The server's queue is sound: it serves others, the client's Worker makes nothing new.
+  // The server's queue is intact and it serves others; the client's Worker creates nothing new.
   Listener listener = on.server().listen(on.server_address()).value();
   const result<Endpoint> again = co_await on.client().connect(on.reach(listener)).result();
   CHECK(again.code() == errc::unreachable);
@@ -186,7 +188,7 @@ TEST_CASE("D4: the values of when_all stand in the order of its arguments, howev
       for (std::size_t i = 0; i < width; ++i) CHECK(values[i] == i * 1000 + round);
       for (std::size_t i = 0; i < width; ++i) shuffled += finished[i] != i ? 1U : 0U;
     }
-    CHECK(shuffled > rounds);  // the network did its part
+    CHECK(shuffled > rounds);  // the network did reorder
   });
 }
 
@@ -207,7 +209,7 @@ TEST_CASE("I8: a message without a receive fails after exactly rnr_retry times r
         MemoryRegion out = client_memory(on, 8);
         const time_point start = on.loop().now();
         const result<void> r = co_await w.client.send(out).result();
-        // Each offer takes a round trip; the waits between them are the timer's.
+        // Each attempt takes a round trip; the timer sets the waits between them.
         CHECK(on.loop().now() - start == retries * timer + (retries + 1) * round_trip);
         REQUIRE_FALSE(r.ok());
         CHECK(r.why().code() == transport::to_errc(transport::wc_status::rnr_retry_exc_err));

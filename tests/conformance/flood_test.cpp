@@ -1,4 +1,4 @@
-// Messages that nobody asks for, of more peers than there are segments posted: others go on.
+// Unexpected messages from more peers than segments are posted; other peers still make progress.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>

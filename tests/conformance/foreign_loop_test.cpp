@@ -1,5 +1,5 @@
-// Connections whose Worker lives in a loop that is not ours: epoll, Asio, io_uring, each with a timer
-// of its own beside the reactor's.
+// Connections of a Worker that runs in a foreign loop: epoll, Asio, io_uring. Each loop has a timer
+// besides the reactor's timers.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/has_io_uring.hpp>
@@ -29,21 +29,21 @@ namespace {
 
 constexpr const char* virtual_time = "its time is virtual, and passes in a loop of cordma's only";
 
-constexpr std::size_t window = 4;  // messages on their way at once
-constexpr std::size_t word = 8;    // bytes of each
-constexpr auto tick = 200us;       // of the foreign loop's timer, and of the reactor's
+constexpr std::size_t window = 4;  // messages in flight at once
+constexpr std::size_t word = 8;    // bytes of each message
+constexpr auto tick = 200us;       // period of the foreign loop's timer, and of the reactor's
 
-// Sends and receives at this side; a sanitizer is slow.
+// Sends and receives on this side; fewer under a sanitizer, which is slow.
 std::uint64_t operations_wanted() { return rounds_under_test(100'000, 4'000); }
 
 struct traffic {
-  std::uint64_t complete = 0;  // operations
+  std::uint64_t complete = 0;  // completed operations
   std::uint64_t wrong = 0;
-  std::uint64_t naps = 0;  // timers of the reactor
-  int under_way = 0;       // tasks
+  std::uint64_t naps = 0;  // expired timers of the reactor
+  int under_way = 0;       // running tasks
 };
 
-// Messages that come back, `window` at a time.
+// Sends messages and receives their echoes, `window` at a time.
 task<> talk(Context* context, Worker* worker, std::string address, traffic* t) {
   Endpoint e = co_await worker->connect(std::move(address));
   MemoryRegion out = context->allocate(window * word).value();
@@ -68,7 +68,7 @@ task<> talk(Context* context, Worker* worker, std::string address, traffic* t) {
   co_await e.close();
 }
 
-// The other side: what comes goes back, until the peer closes.
+// The other side: echoes each message until the peer closes.
 task<> give_back(Context* context, Listener* listener) {
   ConnectionRequest request = co_await listener->next();
   Endpoint e = co_await request.accept();
@@ -76,7 +76,7 @@ task<> give_back(Context* context, Listener* listener) {
   std::vector<recv_operation> here;
   std::vector<recv_operation> next;
   for (std::size_t half = 0;; half = 1 - half) {
-    // Receives stand ready before the answers invite the messages that they are for.
+    // The receives are posted before the echoes that let the peer send the next messages.
     for (std::size_t i = 0; i < window; ++i) {
       next.push_back(e.recv(rooms.all().part(((1 - half) * window + i) * word, word)).start());
     }
@@ -106,11 +106,11 @@ void begin(reactor& loop, traffic& t, task<> work) {
   });
 }
 
-// A foreign loop that runs `loop` until the traffic is over; how often its own timer fired.
+// A foreign loop that runs `loop` until the traffic is over. Returns how often its timer expired.
 using foreign_loop = std::uint64_t (*)(reactor& loop, const traffic& t);
 
-// As many turns as there is work for, but not for ever: the foreign loop has work of its own. Whether
-// the reactor is armed now, and the loop may wait for its descriptor.
+// Runs passes while there is work, up to a limit, because the foreign loop has other work. True if
+// the reactor is armed now, so that the loop may wait for its descriptor.
 bool turn_and_arm(reactor& loop) {
   constexpr int turns_in_a_row = 64;
   for (int i = 0; i < turns_in_a_row; ++i) {
@@ -167,8 +167,7 @@ std::uint64_t by_asio(reactor& loop, const traffic& t) {
   return ticks;
 }
 
-// A ring with one multishot poll of the reactor's descriptor, and a timeout that is set again and
-// again.
+// A ring with one multishot poll of the reactor's descriptor, and a timeout that is set repeatedly.
 class ring_loop {
  public:
   explicit ring_loop(int fd) : fd_(fd) { REQUIRE(::io_uring_queue_init(8, &ring_, 0) == 0); }
@@ -180,7 +179,8 @@ class ring_loop {
     while (t.under_way > 0) {
       submit();
       const bool armed = turn_and_arm(loop);
-      // A multishot poll tells of changes only, so one that was seen while the reactor turned counts.
+      // A multishot poll reports changes only, so an event seen while the reactor ran its passes
+      // counts.
       if (armed && !readable_ && t.under_way > 0) {
         io_uring_cqe* cqe = nullptr;
         static_cast<void>(::io_uring_wait_cqe(&ring_, &cqe));
@@ -207,7 +207,7 @@ class ring_loop {
       ::io_uring_sqe_set_data(sqe, nullptr);
       timing_ = true;
     }
-    // Nothing is taken while completions overflow.
+    // The kernel accepts no submissions while completions overflow.
     while (::io_uring_sq_ready(&ring_) != 0) {
       if (::io_uring_submit(&ring_) < 0) reap();
     }
@@ -247,7 +247,7 @@ void check(const traffic& t, std::uint64_t ticks) {
   CHECK(ticks > 0);
 }
 
-// The peer sleeps in a thread of its own, so that both sides wait all the time.
+// The peer sleeps in a separate thread, so both sides often wait.
 void beside_a_peer_that_sleeps(foreign_loop drive, wait_mode mode = wait_mode::event) {
   std::atomic<int> port{0};
   std::thread peer([&port] {
@@ -271,7 +271,8 @@ void beside_a_peer_that_sleeps(foreign_loop drive, wait_mode mode = wait_mode::e
   peer.join();
 }
 
-// Both ends live on the reactor that is driven: it has work all the time, and the loop has its turn.
+// Both ends live on the driven reactor: it always has work, and the foreign loop still makes
+// progress.
 void beside_a_reactor_that_never_idles(foreign_loop drive) {
   reactor loop({.mode = wait_mode::event});
   Context context(host::only());

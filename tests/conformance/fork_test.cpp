@@ -1,4 +1,5 @@
-// fork(), daemon(3) and programs started by a process that has connections: what the peers see, what the child may do.
+// fork(), daemon(3) and programs started by a process that has connections: effects on the peers,
+// and the calls that the child may make.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -27,7 +28,7 @@ namespace {
 
 constexpr const char* one_process = "the simulator is one process by nature";
 
-// A copy of this process that does nothing, until the test lets it end.
+// A copy of this process that does nothing until the test ends it.
 class sitter {
  public:
   sitter() {
@@ -56,7 +57,7 @@ class sitter {
   int end_ = -1;
 };
 
-// Runs `life` in a forked child, which ends without destroying what it has not destroyed. Returns its exit status.
+// Runs `life` in a forked child, which exits without running destructors. Returns its exit status.
 int in_child(const std::function<int()>& life) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -74,7 +75,7 @@ int in_child(const std::function<int()>& life) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// The entries of all epoll sets of this process.
+// Returns the number of entries in all epoll sets of this process.
 std::size_t watched_descriptors() {
   std::size_t n = 0;
   for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
@@ -84,7 +85,7 @@ std::size_t watched_descriptors() {
   return n;
 }
 
-// Echoes until the connection ends, and tells how it ended.
+// Echoes until the connection ends, and reports its cause to the parent.
 task<int> echo_story(host& h, wire_to_peer& parent, std::string server) {
   Endpoint e = co_await h.worker.connect(server);
   MemoryRegion room = h.context.allocate(64).value();
@@ -95,7 +96,7 @@ task<int> echo_story(host& h, wire_to_peer& parent, std::string server) {
     if (!sent) break;
   }
   while (e.state() != endpoint_state::closed) co_await e.state_changed();
-  // A peer that learns nothing has to find out by silence.
+  // A peer that receives no notification detects the end by silence.
   const bool by_silence = e.first_cause()->message().find("peer_timeout") != std::string::npos;
   parent.tell(std::string(name(e.first_cause()->code())) + (by_silence ? " by peer_timeout" : ""));
   co_return 0;
@@ -107,7 +108,7 @@ int echo_life(wire_to_peer& parent) {
   return h.worker.run(echo_story(h, parent, server));
 }
 
-// A process with a listener, memory and a connection to a peer that echoes.
+// A process with a listener, memory and a connection to an echoing peer.
 struct service {
   host at;
   Listener listener = at.worker.listen(own_host() + ":0").value();
@@ -135,7 +136,7 @@ task<bool> talk(service* s) {
   co_return got.ok() && std::memcmp(s->memory.data(), s->memory.data() + 8, 8) == 0;
 }
 
-// Another client comes by the listener, and uses memory that was exported before the fork.
+// Another client connects to the listener and uses memory that was exported before the fork.
 task<> visit(service* s, Worker* visitor, Context* of, std::vector<std::byte> blob) {
   wire w = co_await connect(*visitor, s->listener, s->address);
   MemoryRegion word = of->allocate(8).value();
@@ -206,7 +207,7 @@ int call_everything(service& s) {
   } catch (const error& e) {
     if (e.condition() != errc::bad_state) ++r.others;
   }
-  // Those that return no error do nothing.
+  // Calls that return no error have no effect.
   s.endpoint.fence();
   { const Endpoint::Batch together = s.endpoint.batch(); }
   s.endpoint.abort();
@@ -246,7 +247,7 @@ TEST_CASE("a connection that ends while a forked process is alive ends for its p
     } else {
       s.reset();
     }
-    // The helper goes on.
+    // The helper keeps running.
     const std::string told = peer.wire().hear();
     CHECK(told == (way == "close" ? "not_connected" : "connection_reset"));
     CHECK(peer.join() == 0);
@@ -269,11 +270,11 @@ TEST_CASE("a forked process keeps no entry of a closed socket in an epoll set" *
     const std::size_t connected = watched_descriptors();
     const sitter helper;
     w.reset();
-    // The ends of the connection see each other go.
+    // Both ends of the connection process the disconnect.
     s.at.worker.run([]() -> task<> {
       for (int k = 0; k < 100; ++k) co_await yield();
     }());
-    CHECK(watched_descriptors() <= connected - 2);  // while the helper has its copies
+    CHECK(watched_descriptors() <= connected - 2);  // while the helper still holds its copies
     s.at.worker.run(visit(&s, &visitor, &other.context, s.memory.export_blob().value()));
   }
   s.at.worker.run([]() -> task<> {
@@ -312,7 +313,7 @@ TEST_CASE("what a batch holds back at a fork is sent once, by the parent" *
   }(&answer));
   REQUIRE(got.ok());
   CHECK(got->bytes == 8);
-  // There is no second copy: this answer would be it.
+  // The message was sent only once: the echo of a second copy would be received here.
   CHECK(s.at.worker.run(talk(&s)));
   CHECK(sent.done());
 }
@@ -357,7 +358,8 @@ TEST_CASE("a forked child destroys the parent's objects, and the parent goes on 
             return 0;
           }) == 0);
     if (pending) {
-      // The echo of this message is the pending receive's: none of the child's ends has reached the peer.
+      // This message's echo completes the pending receive: no close in the child has reached the
+      // peer.
       s->at.worker.run([](service* at) -> task<> {
         co_await at->endpoint.send(at->memory.slice(0, 8).value());
       }(&*s));

@@ -1,6 +1,7 @@
-// Memory that the end of a connection gives back to its program is the program's: a peer that has not noticed yet
-// neither reads what lies there now, nor writes to it; and what a deadline gives back it gives back in time. The two
-// are threads, and the peer's does not poll meanwhile.
+// When a connection ends, its buffers are returned to the program. A peer that has not noticed the
+// end neither reads their new contents nor writes to them. An operation that reaches its deadline
+// returns its buffers in time. The processes are threads, and the peer's thread does not poll
+// meanwhile.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -23,7 +24,7 @@ constexpr std::size_t size = std::size_t{1} << 20;
 constexpr std::byte before{1};
 constexpr std::byte after{2};
 
-// What one does when, by turns.
+// The steps of the two threads, which take turns.
 struct affair {
   enum class step : int { listening = 1, connected, known, ended, tried };
   std::atomic<int> at{0};
@@ -34,7 +35,7 @@ struct affair {
     at.store(static_cast<int>(s));
     at.notify_all();
   }
-  // Without polling: the thread is held.
+  // Blocks the thread, without polling.
   void wait_for(step s) const {
     for (int now = at.load(); now < static_cast<int>(s); now = at.load()) at.wait(now);
   }
@@ -66,12 +67,12 @@ bool all(const MemoryRegion& memory, std::byte value) {
   return std::ranges::all_of(memory.bytes(), [value](std::byte b) { return b == value; });
 }
 
-// ---- a long message that was announced ----
+// ---- a rendezvous message after its offer was sent ----
 
 task<> announce_and_end(affair* a, member* m) {
   co_await join(a, m);
   std::ranges::fill(m->memory.bytes(), before);
-  co_await m->e.tag_send(1, m->memory.all());  // the peer knows the memory
+  co_await m->e.tag_send(1, m->memory.all());  // the peer has the memory's key
   message_send_operation announced = m->e.tag_send(2, m->memory.all()).start();
   while (a->at.load() < static_cast<int>(step::known)) co_await yield();
   m->e.abort();
@@ -121,7 +122,7 @@ task<> write_too_late(affair* a, member* m) {
   a->reach(step::tried);
 }
 
-// ---- calls to a peer that stands still ----
+// ---- calls to a peer that does not run ----
 
 task<> hold(affair* a, Request r) {
   if (a->at.load() < static_cast<int>(step::known)) a->reach(step::known);

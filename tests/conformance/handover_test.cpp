@@ -1,4 +1,4 @@
-// Requests that are handed to the Worker of another thread, and accepted there.
+// Requests that are handed over to the Worker of another thread and accepted there.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/applies.hpp>
@@ -62,7 +62,7 @@ TEST_CASE("K3: a request is handed to the Worker of another thread, which accept
     while (!connecting.done()) front.loop().turn();
     const result<Endpoint> connected = connecting.take_result();
     CHECK(connected.ok());
-    // The client's last word may still be on its way.
+    // The client's last message may still be in flight.
     for (bool accepted = false; !accepted;) {
       std::atomic<int> answer{-1};
       back.load()->post([there, &answer] { answer.store(there->accepting->done() ? 1 : 0); });
@@ -84,14 +84,14 @@ TEST_CASE("K3: a request is handed to the Worker of another thread, which accept
 
 namespace {
 
-// Every second connection is handed over. All talk until the last one has, so both threads have
-// traffic all along.
+// Every second connection is handed over. All of them send until the last one has finished, so both
+// threads have traffic throughout.
 std::size_t connections() {
   return sanitized ? 16 : std::max<std::uint64_t>(rounds_under_test(100), 16);
 }
 constexpr std::uint64_t least_rounds = 50;
 
-// What the other thread was given; touched on that thread only.
+// Requests that were passed to the other thread; used only on that thread.
 struct handed_over {
   std::deque<ConnectionRequest> requests;
   auto_event came;
@@ -142,7 +142,7 @@ task<> serve_there(Context* context, handed_over* given, std::uint64_t* echoed) 
 }
 
 struct conversation {
-  std::size_t satisfied = 0;  // connections with least_rounds messages there and back
+  std::size_t satisfied = 0;  // connections that exchanged least_rounds messages in each direction
   std::uint64_t wrong = 0;
 };
 

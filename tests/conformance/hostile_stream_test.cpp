@@ -1,5 +1,5 @@
-// Peers that speak the transport well, and a stream badly: the stream ends with what they did, and so do all that
-// wait for it.
+// Peers that obey the transport's rules and violate the stream's. The stream ends with the
+// violation as its cause, and so do all operations that wait for it.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -24,7 +24,7 @@ using transport::store;
 constexpr std::uint32_t window = 64;  // bytes, of both sides
 constexpr std::uint32_t notices = 16;
 
-// The peer: a plain Endpoint that knows the victim's ring.
+// The peer: a plain Endpoint that has the key of the victim's ring.
 struct rogue {
   rogue(stage& s, Endpoint& e) : on(&s), endpoint(&e), memory(client_memory(s, 512)) {}
   stage* on;
@@ -121,7 +121,7 @@ void note(told* t, const error& e) {
   t->why = e.what();
 }
 
-// Nobody reads meanwhile.
+// The victim's peer reads nothing meanwhile.
 task<> write_too_much(Stream* s, told* t) {
   const std::vector<std::byte> bytes(10 * window);
   try {

@@ -1,5 +1,6 @@
-// Peers that speak the transport well and the protocol of messages, or of streams, badly: well-formed frames at
-// the wrong time. The connection ends with its cause, every waiter resumes once, and nobody else notices.
+// Peers that obey the transport's rules and violate those of messages or streams, with well-formed
+// frames at the wrong time. The connection ends with its cause, every waiter resumes once, and
+// other connections are not affected.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -41,7 +42,7 @@ struct heard_frame {
   std::vector<std::byte> body;
 };
 
-// The peer: a plain Endpoint, and what came to it.
+// The peer: a plain Endpoint, and the frames that it received.
 struct rogue {
   rogue(stage& s, Endpoint& e)
       : on(&s), endpoint(&e), out(client_memory(s, 9000)), in(client_memory(s, 9000)) {}
@@ -50,7 +51,7 @@ struct rogue {
   MemoryRegion out;
   MemoryRegion in;
   std::vector<heard_frame> heard;
-  std::uint32_t unreadable = 0;  // numbers of what the victim offers
+  std::uint32_t unreadable = 0;  // numbers of the victim's offers: without and with readable memory
   std::uint32_t readable = 0;
 };
 
@@ -119,7 +120,7 @@ task<> say_done(rogue* r, std::uint32_t number) {
   co_await say(r, {.kind = frame_kind::done, .given = credits, .word = protocol::to_word(word)});
 }
 
-// Of what is sent by parts.
+// Sends an offer of a message that is sent in parts.
 task<> say_offer(rogue* r, protocol::frame_head head, std::uint32_t number, std::uint64_t total) {
   const protocol::offer what{.total = total, .number = number};
   std::vector<std::byte> body(protocol::bytes_of(what));
@@ -128,7 +129,7 @@ task<> say_offer(rogue* r, protocol::frame_head head, std::uint32_t number, std:
   co_await say(r, head, body);
 }
 
-// A message that the victim has a receive for, which it has begun to want.
+// Offers a message that the victim has a receive for, until the victim requests its first part.
 task<> begin_parts(rogue* r) {
   co_await say_offer(r, {.kind = frame_kind::tag_ready, .word = by_parts}, 7, long_bytes);
   co_await until_heard(r, frame_kind::want);
@@ -161,9 +162,9 @@ struct victim {
         theirs(client_memory(s, long_bytes)) {}
   stage* on;
   Messages messages;
-  Messages good;  // of an honest peer
+  Messages good;  // for an honest peer
   MemoryRegion open;
-  MemoryRegion closed;  // what nobody else may read
+  MemoryRegion closed;  // not readable by the peer
   MemoryRegion into;
   MemoryRegion into_any;
   MemoryRegion theirs;
@@ -178,7 +179,7 @@ std::vector<waiter> every_waiter() {
           {"one that waits for a credit"}};
 }
 
-// More messages than the rogue has credits for, and a receive.
+// Starts more sends than the rogue granted credits for, and a receive.
 void begin_waiting(victim& v, Endpoint& e, scope& in, std::vector<waiter>& w) {
   in.spawn(wait_for(e.tag_send(1, v.closed), &w[0]));
   in.spawn(wait_for(e.tag_send(2, v.open), &w[1]));
@@ -188,14 +189,14 @@ void begin_waiting(victim& v, Endpoint& e, scope& in, std::vector<waiter>& w) {
   }
 }
 
-// Segments of its receive queues that are neither posted nor free.
+// Segments of the victim's receive queues that are neither posted nor free.
 std::size_t held_segments(Messages& m) {
   std::size_t sum = 0;
   for (const auto& port : m.core().ports()) sum += port->held_segments();
   return sum;
 }
 
-// Short and long ones, there and back.
+// Sends an eager and a rendezvous message in each direction.
 task<> talk(victim* v, wire* w) {
   constexpr std::array<std::size_t, 2> sizes{8, long_bytes};
   for (const std::size_t bytes : sizes) {
@@ -214,12 +215,12 @@ task<> until_closed(stage& s, const Endpoint& e) {
   while (e.state() != endpoint_state::closed) co_await moment(s);
 }
 
-// ---- what it does ----
+// ---- actions of the rogue ----
 
 struct attack {
   const char* name;
   errc expected;
-  const char* says;  // part of the cause; null: any
+  const char* says;  // expected part of the cause; null: any cause
   task<> (*act)(rogue*);
   bool greets = true;
 };
@@ -395,7 +396,7 @@ task<> suffer(victim* v, const attack* a) {
     CAPTURE(name(one.code));
     CHECK(one.resumed == 1);
   }
-  // What waited for a credit cannot have gone out.
+  // A message that waited for a credit cannot have been sent.
   CHECK(waiters.back().code == errc::flushed);
 }
 
@@ -431,7 +432,7 @@ task<> offer_too_many(rogue* r) {
   }
 }
 
-// All of them are wanted, and none ever comes.
+// All of the offers are matched, and none of the messages ever arrives.
 task<> be_offered_too_much(stage& on) {
   victim v(on);
   wire good = co_await connect_messages(on, v.good, v.messages);
@@ -481,7 +482,7 @@ TEST_CASE(
 
 namespace {
 
-// Honest and rogue beside each other; the rogue has greeted and hears.
+// An honest peer and a rogue side by side; the rogue has sent its greeting and receives frames.
 struct encounter {
   victim* v;
   wire* good;
@@ -489,7 +490,7 @@ struct encounter {
   rogue* r;
 };
 
-// `act` is a function or a lambda without captures.
+// `act` is a function, or a lambda without captures.
 template <class Act, class... Args>
 task<> beside_rogue(stage& on, Act act, Args... args) {
   victim v(on);
@@ -506,7 +507,7 @@ task<> beside_rogue(stage& on, Act act, Args... args) {
   co_await all.join();
 }
 
-// Of which four can go.
+// The credits allow four of them.
 task<> send_a_thousand(const encounter* met) {
   victim& v = *met->v;
   std::vector<message_send_operation> sends;
@@ -535,9 +536,9 @@ namespace {
 using protocol::request_header;
 using protocol::request_kind;
 
-// As an active message of the id that requests have.
+// Sends an active message with the id reserved for requests.
 task<> say_request(rogue* r, request_header h, std::uint16_t given = credits) {
-  h.given = credits;  // as many requests as it may have, too
+  h.given = credits;  // also the number of requests that it grants
   std::vector<std::byte> body(protocol::bytes_of(h));
   protocol::encode(h, body);
   const protocol::am_word word{.id = protocol::request_id_of_messages,
@@ -564,7 +565,8 @@ task<> until_asked(rogue* r, request_kind what, std::size_t count) {
   }
 }
 
-// Two calls are on their way, and no credit is left to withdraw them with: their hello and a call had the others.
+// Two calls are in flight, and no credit is left to withdraw them: their hello and a call used the
+// others.
 task<> miss_deadlines(const encounter* met, bool relents) {
   constexpr std::uint16_t method = 9;
   victim& v = *met->v;
@@ -573,7 +575,8 @@ task<> miss_deadlines(const encounter* met, bool relents) {
   Requests asks(v.messages, {.window = 3});
   co_await say_request(&r, {.kind = request_kind::hello});
   const Slice question = v.closed.all().first(8);
-  // Once one is answered, nothing keeps the next ones: they are on their way before their deadline can pass.
+  // Once one call is answered the next ones do not wait: they are in flight before their deadline
+  // can pass.
   call_operation unserved = asks.call(to_rogue, method, question).start();
   co_await until_asked(&r, request_kind::request, 1);
   request_header answer{.kind = request_kind::response,
@@ -632,7 +635,7 @@ TEST_CASE(
 
 namespace {
 
-// It hears a question, and says nothing more.
+// The rogue receives a request and never responds.
 task<> keep_silent(const encounter* met, bool given_up) {
   victim& v = *met->v;
   rogue& r = *met->r;
@@ -658,7 +661,7 @@ task<> keep_silent(const encounter* met, bool given_up) {
   CHECK(end.code() == errc::timed_out);
 }
 
-// The question is still on its way when its time is over.
+// The request is still in flight when its deadline passes.
 task<> ask_from_afar(const encounter* met) {
   victim& v = *met->v;
   Requests asks(v.messages, {.window = 3});

@@ -1,4 +1,4 @@
-// A peer that is there no more, or that is there and does nothing: peer_timeout tells.
+// peer_timeout distinguishes a dead peer from one that lives and does nothing.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -72,7 +72,7 @@ namespace {
 
 constexpr std::size_t big = std::size_t{1} << 20;
 
-// Waits, on a connection of its own, for the word to receive on the other one. While it waits it has
+// Waits on a separate connection for the order to receive on the other one. While it waits it has
 // nothing to do: in event mode it sleeps.
 task<int> peer_story(host& h, wire_to_peer& parent) {
   const std::string server = parent.hear();
@@ -121,7 +121,7 @@ task<> meet(Listener& listener, child_process& child, peer_ends& ends) {
   co_await hear(child);
 }
 
-// The patient peer posts no receive for all this time, and is not taken for dead.
+// The patient peer posts no receive all this time, and is not considered dead.
 task<> tell_apart(host& h, Listener& listener, child_process& stopped, child_process& patient) {
   peer_ends with_patient;
   peer_ends with_stopped;
@@ -142,7 +142,7 @@ task<> tell_apart(host& h, Listener& listener, child_process& stopped, child_pro
   REQUIRE(to_stopped.first_cause() != nullptr);
   CHECK(to_stopped.first_cause()->code() == errc::connection_reset);
   CHECK(to_stopped.first_cause()->message().find("peer_timeout") != std::string::npos);
-  // Asked of the patient one before.
+  // This operation was posted to the patient peer before.
   CHECK_FALSE(held_up.done());
   CHECK(to_patient.state() == endpoint_state::connected);
   co_await with_patient.orders.send(memory.all().first(8));

@@ -1,4 +1,5 @@
-// What was sent before a graceful close is received, also by who looks only afterwards.
+// Messages that were sent before a graceful close are received, even if the receiver polls only
+// afterwards.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -23,7 +24,7 @@ constexpr std::uint64_t word = 5;
 
 task<> close_it(Endpoint* e) { co_await e->close(); }
 
-// All at once, so that nothing is received before the close has been said; fewer than there are credits.
+// Sends all at once, fewer than there are credits, so that nothing is received before the close.
 task<> say_and_close(stage& on, wire* w, std::size_t count, MemoryRegion out) {
   std::vector<message_send_operation> sends;
   sends.reserve(count);
@@ -52,7 +53,8 @@ TEST_CASE("K10: tagged messages sent before a graceful close are all received, i
           wire w = co_await connect_messages(on, client, server);
           const MemoryRegion out = client_memory(on, n * 8);
           const MemoryRegion in = server_memory(on, n * 8);
-          std::vector<tag_recv_operation> posted;  // the first half before, the others afterwards
+          // the first half before the close, the others after it
+          std::vector<tag_recv_operation> posted;
           posted.reserve(n);
           const auto receive = [&](std::size_t i) {
             const Slice at = in.slice(i * 8, 8).value();
@@ -142,14 +144,14 @@ task<> say_all(two_threads* t, Worker* worker, Messages* messages, MemoryRegion 
   co_await closing;
 }
 
-// Its thread stands still, as one that computes, until all has been said.
+// Its thread blocks until all messages were sent, like a thread that computes.
 task<> look_late(two_threads* t, Worker* worker, Messages* messages, MemoryRegion in, int count) {
   Listener listener = worker->listen(own_host() + ":0").value();
   t->port.store(listener.bound().port);
   t->port.notify_all();
   ConnectionRequest request = co_await listener.next();
   Endpoint e = co_await request.accept(with(*messages));
-  co_await messages->tag_recv(word, in);  // so all that a connection begins with is over
+  co_await messages->tag_recv(word, in);  // so the connection's setup is complete
   t->said.wait(false);
   for (int i = 0; i < count; ++i) co_await messages->tag_recv(word, in);
   while (e.state() != endpoint_state::closed) co_await e.state_changed();

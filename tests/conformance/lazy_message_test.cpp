@@ -1,4 +1,5 @@
-// Endpoints for messages that are there before their connection, or whose descriptors are carried by hand.
+// Messages on endpoints that exist before their connection, or with descriptors carried by the
+// program.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 
@@ -18,7 +19,7 @@ constexpr cordma::access everything =
 
 struct both : two_messages {
   explicit both(stage& on) : two_messages(on, at_once) {}
-  // The same everywhere: what is longer is announced.
+  // The same limit on every transport: longer messages use rendezvous.
   static constexpr message_options at_once{.eager_bytes = 8192};
 };
 
@@ -42,7 +43,8 @@ TEST_CASE(
     MemoryRegion in = on.server_context().allocate(long_bytes, everything).value();
     MemoryRegion reply = client_memory(on, 8);
     std::vector<message_send_operation> sends;
-    // Of this endpoint alone, before one of any: it is the first in line all the same.
+    // A receive from this endpoint only, posted before a receive from any: it is the first to
+    // match.
     tag_recv_operation mine = e.tag_recv(1, reply).start();
     tag_recv_operation anybodys = m.client.tag_recv(1, reply).start();
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Endpoints that are there before their connection: what is started waits, and goes out in order.
+// Endpoints that exist before their connection: started operations wait, and are posted in order.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -48,7 +48,7 @@ TEST_CASE(
     co_await peer.send(in.all().part(8, 8));
     co_await replied;
     CHECK(reply.as<std::uint64_t>()[0] == 2);
-    // Made before there was a transport, started after.
+    // Created before the endpoint had a transport, started afterwards.
     recv_operation last = peer.recv(in.all().first(8)).start();
     co_await idle;
     co_await last;

@@ -1,5 +1,5 @@
-// Every call in every state of its object, against one table. lint.lifecycle holds the table to the
-// headers: a call that is added there does not pass until it has a row here.
+// Every call in every state of its object, against one table. lint.lifecycle compares the table
+// with the headers: a new call in a header fails until it has a row here.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 #include <support/stream_pair.hpp>
@@ -15,18 +15,18 @@ using namespace cordma::test;
 namespace {
 
 enum class state {
-  fresh,       // made, and not yet what it is for: without its peer's descriptor, empty
+  fresh,       // created, and not usable yet: without its peer's descriptor, empty
   open,        // in use
   closing,     // close() has begun
-  closed,      // by this side; answered, deregistered, all on loan
-  ended,       // by the peer
-  orphan,      // its Worker is gone
-  on_its_way,  // asked for a connection, and not answered yet
+  closed,      // closed by this side; answered, deregistered, or all on loan
+  ended,       // ended by the peer
+  orphan,      // its Worker was destroyed
+  on_its_way,  // a connection was requested, and the request is not answered yet
 };
 constexpr std::array<std::string_view, 7> state_names{"fresh", "open",   "closing",   "closed",
                                                       "ended", "orphan", "on its way"};
 
-// One of each, in the state that is asked for where the test of its class makes it so.
+// One object of each class. The setup of the tested class puts its object into the state `in`.
 struct ground {
   stage& on;
   state in;
@@ -68,7 +68,7 @@ task<bool> endpoint_in(ground& g) {
   if (g.in == state::on_its_way) {
     g.listener = g.on.server().listen(g.on.server_address()).value();
     g.e = g.on.client().endpoint(g.on.reach(g.listener)).value();
-    g.request = co_await g.listener.next();  // it arrived, and nobody answers it
+    g.request = co_await g.listener.next();  // it arrived, and is not answered
     co_return true;
   }
   wire w = co_await connect(g.on);
@@ -85,7 +85,7 @@ task<bool> endpoint_in(ground& g) {
   co_return true;
 }
 
-// With a window of the peer's, for the client to invalidate.
+// With a memory window of the peer, for the client to invalidate.
 task<bool> windowed_in(ground& g) {
   if (!g.on.caps().supports(transport::service::rc, transport::opcode::bind)) co_return false;
   co_await endpoint_in(g);
@@ -164,7 +164,7 @@ task<bool> shared_in(ground& g) {
   co_return true;
 }
 
-// Connects for messages, and goes to the state asked for.
+// Connects for messages, and enters the requested state.
 task<> converse(ground& g) {
   if (g.in == state::fresh) {
     g.e = g.on.client().prepare({}, {}, g.messages.get()).value();
@@ -184,7 +184,8 @@ task<> converse(ground& g) {
   g.e = std::move(w.client);
   g.peer = std::move(w.server);
   const MemoryRegion long_one = client_memory(g.on, 200'000);
-  std::optional<message_send_operation> announced;  // nobody takes it; closing would wait for that
+  // no receive matches it; a close would wait for that
+  std::optional<message_send_operation> announced;
   if (g.in != state::closing) announced.emplace(g.e.tag_send(1, long_one).start());
   if (g.in == state::closing) g.closing.emplace(g.e.close().start());
   if (g.in == state::closed) g.e.abort();
@@ -218,7 +219,7 @@ task<bool> requesting_in(ground& g) {
   co_return true;
 }
 
-// With sixteen bytes to read.
+// A stream with sixteen bytes to read.
 task<bool> stream_in(ground& g) {
   stream_pair opened = co_await open_streams(g.on);
   g.stream = std::move(opened.client);
@@ -233,7 +234,7 @@ task<bool> stream_in(ground& g) {
       co_await g.stream.endpoint().state_changed();
     }
     while (g.stream.endpoint().inflight() != 0) co_await moment(g.on);
-    co_await moment(g.on);  // its last receive has told it
+    co_await moment(g.on);  // its last receive has reported the end
   }
   if (g.in == state::orphan) g.on.drop_client();
   co_return true;
@@ -282,20 +283,20 @@ result<void> datagram_as_said(ground& g) {
   return code == (has ? errc::ok : errc::not_supported) ? errc::ok : code;
 }
 
-// What stands on a device and its library is not_supported without one.
+// Calls that need a device and its library fail with not_supported without one.
 result<void> as_said(const ground& g, errc code) {
   const bool has = g.on.over() == transport::kind::verbs;
   return code == (has ? errc::ok : errc::not_supported) ? errc::ok : code;
 }
 
-// Nothing was read yet, and elsewhere than on shm there are none.
+// Nothing was read yet; transports other than shm have no views.
 result<void> view_as_said(const ground& g) {
   const errc code = g.e.view(g.remote).code();
   const errc expected = g.on.over() == transport::kind::shm ? errc::bad_state : errc::not_supported;
   return code == expected ? errc::ok : code;
 }
 
-// It is rdma_cm that finds ports; this one has not the key for it.
+// rdma_cm looks up ports; this port does not have the key that it needs.
 result<void> port_as_said(const ground& g, errc code, errc found) {
   const errc expected = g.on.over() == transport::kind::verbs ? found : errc::not_supported;
   return code == expected ? errc::ok : code;
@@ -306,7 +307,7 @@ result<void> resolve_as_said(ground& g) {
   return port_as_said(g, op.done() ? op.take_result().code() : errc::ok, errc::ok);
 }
 
-// There is no event: what would take one sees that.
+// No event is passed: an adopting call detects that.
 result<void> adopt_as_said(ground& g) {
   const errc code = g.on.client().adopt(nullptr).code();
   return as_said(g, code == errc::invalid_value ? errc::ok : code);
@@ -322,7 +323,7 @@ result<void> on_device_as_said(ground& g) {
   return as_said(g, SharedReceive::on_device(g.on.client(), pool, {.depth = 4}).code());
 }
 
-// "waits": nothing happens for as long as nobody does anything.
+// "waits": the operation is not done while no object acts.
 task<std::string> outcome(ground& g, std::string_view expected, operation_base& op) {
   if (expected == "waits") {
     for (int i = 0; i < 20; ++i) co_await moment(g.on);
@@ -368,7 +369,7 @@ struct row {
   std::string_view method;
   setup prepare;
   task<std::string> (*attempt)(ground&, std::string_view expected);
-  // fresh, open, closing, closed, ended, orphan, on its way; "": there is no such state.
+  // fresh, open, closing, closed, ended, orphan, on its way; "": no such state exists.
   std::array<std::string_view, 7> expected;
 };
 

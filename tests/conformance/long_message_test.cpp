@@ -1,5 +1,5 @@
-// Bounds of what is announced: how many messages at a time, how many of those by requests, and how much of one is on
-// its way where it is sent by parts.
+// Limits of rendezvous messages: how many at a time, how many of them from requests, and the bytes
+// in flight of a message that is sent in parts.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -16,7 +16,7 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t long_bytes = 20'000;
-constexpr std::size_t most_offers = 64;  // that a side lets its peer announce
+constexpr std::size_t most_offers = 64;  // offers that a side allows its peer
 constexpr message_options generous{.eager_bytes = 8192, .credits = 300};
 
 std::size_t announced(Messages& to, std::size_t tags) {
@@ -49,7 +49,7 @@ TEST_CASE(
       const TagReceived got = co_await w.server.tag_recv(tag, into);
       CHECK(got.bytes == long_bytes);
       CHECK(filled(into.bytes(), 3));
-      // The next one takes its place.
+      // The next one takes its slot.
       const std::size_t left = count - tag - 1;
       while (announced(server, count) < std::min(left, most_offers)) co_await moment(s);
     }
@@ -107,7 +107,7 @@ TEST_CASE("a message that is sent by parts is asked for sixteen ahead, anew by t
     CHECK(got.bytes == parts * part);
     CHECK(filled(into.bytes(), 4));
     co_await sent;
-    // Each want is a frame of its own, and the end is one.
+    // Each request for parts is a separate frame, and so is the end.
     const std::uint64_t said = w.server.counters().sends - before;
     CHECK(said >= wants + 1);
     CHECK(said <= wants + 3);
@@ -136,7 +136,7 @@ TEST_CASE("C7: of an endpoint of one segment, short messages go out; others are 
           CHECK(filled(in.bytes().first(size), size));
           co_await sending;
         }
-        // Those are more than one segment: a head, and the bytes where they lie.
+        // These do not fit into one segment: a head, and the bytes from the program's buffer.
         for (const std::size_t size : {std::size_t{2000}, std::size_t{20'000}}) {
           CAPTURE(size);
           message_send_operation sending = w.client.tag_send(2, out.all().first(size)).start();

@@ -1,4 +1,4 @@
-// One-sided access: what it may reach, and that whatever is refused leaves every byte as it was.
+// One-sided access: its limits, and that refused accesses leave every byte unchanged.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t mib = std::size_t{1} << 20;
 constexpr std::size_t target_bytes = 4096;
 
-// Whether a read, a write or an atomic of eight bytes succeeded; where it did not, that it ended as
-// remote_access and that not a byte was changed on either side.
+// True if a read, a write or an atomic of eight bytes succeeded. Otherwise checks that it failed
+// with remote_access and that no byte changed on either side.
 task<bool> reaches(stage& on, wire& w, MemoryRegion& target, const RemoteSlice& where, opcode how) {
   MemoryRegion local = client_memory(on, 8);
   fill(local.bytes(), 99);
@@ -155,7 +155,7 @@ TEST_CASE("D11, C4: a wrong key and a range outside end in remote_access, the ta
     const std::array<RemoteSlice, 8> outside{
         RemoteSlice(start + 8, 8, wrong_in(0)),
         RemoteSlice(start + 8, 8, wrong_in(20)),
-        RemoteSlice(start + 8, 8, wrong_in(40)),  // more than a device's key has
+        RemoteSlice(start + 8, 8, wrong_in(40)),  // beyond the bits of a device's key
         RemoteSlice(start + target_bytes, 8, keys),
         RemoteSlice(start + target_bytes + 8, 8, keys),
         RemoteSlice(start - 8, 8, keys),
@@ -192,7 +192,7 @@ TEST_CASE("C5: from deregistration on access is refused, and the key never fits 
     copy = MemoryRegion();
     CHECK(target.deregister().ok());
     CHECK_FALSE(target);
-    // The same range again: other keys.
+    // The same range again gets different keys.
     MemoryRegion again = on.server_context().register_memory(storage, every_right).value();
     for (opcode how : {opcode::read, opcode::write, opcode::fetch_add}) {
       wire next = co_await connect(on);
@@ -333,7 +333,7 @@ TEST_CASE("I11: an atomic on a misaligned word or of another size is refused") {
 
 namespace {
 
-// SIGALRM every so often, until the end of its scope.
+// Sends SIGALRM periodically until the end of its scope.
 class signals {
  public:
   explicit signals(suseconds_t microseconds) {
@@ -358,7 +358,7 @@ class signals {
 
 }  // namespace
 
-// Kernels before 6.18 take back what a signal interrupts: the one of the virtual machine does.
+// Kernels before 6.18 undo work that a signal interrupts; the virtual machine has such a kernel.
 TEST_CASE("C1: memory is made, and made whole, while signals come all the time") {
   stage s;
   constexpr std::size_t bytes = std::size_t{48} << 20;

@@ -74,7 +74,7 @@ TEST_CASE("I7: a message longer than its receive ends the connection as truncate
       MemoryRegion in = server_memory(on, size);
       recv_operation short_one = w.server.recv(in.all().first(64)).start();
       recv_operation behind = w.server.recv(in.all()).start();
-      // A software send is done when its buffer is free: the flush behind it tells the fate.
+      // A software send completes when its buffer is free: the flush behind it reports the result.
       send_operation sending = w.client.send(out.all()).start();
       const result<void> fate = co_await w.client.flush().result();
       const result<void> sent = co_await sending.result();
@@ -276,7 +276,7 @@ TEST_CASE("L6: inline bytes need no registered memory and are the sender's again
       CHECK(got.bytes == size);
       CHECK(filled(in.bytes().first(size), size));
     }
-    CHECK(size == limit + 1);  // the limit was sent, and the size before it
+    CHECK(size == limit + 1);  // the limit was sent, and so was the size before it
     std::vector<std::byte> beyond(size);
     const result<void> refused = co_await w.client.send_inline(beyond).result();
     CHECK(refused.code() == errc::invalid_value);

@@ -1,4 +1,4 @@
-// One-sided means that the target's program has no part in it: it is stopped, and access goes on.
+// One-sided access needs no action of the target's program: it is stopped, and access continues.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -41,7 +41,7 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
   Endpoint e = co_await worker.connect(address);
   const RemoteMemory theirs = RemoteMemory::import(e.peer_data()).value();
   MemoryRegion mine = context.allocate(bytes).value();
-  co_await e.read(theirs, mine);  // the first access with a key may ask the target
+  co_await e.read(theirs, mine);  // the first access with a key may send a query to the target
   CHECK(filled(mine.bytes(), 1));
   std::fill(mine.bytes().begin(), mine.bytes().end(), std::byte{0});
   target.stop_it();
@@ -70,7 +70,7 @@ task<> access_stopped(Context& context, Worker& worker, child_process& target) {
 
 const std::uint64_t accesses = rounds_under_test(2000);
 
-// What the target's thread did between two messages.
+// Activity of the target's thread between two messages.
 struct effort {
   std::uint64_t turns = 0;
   std::uint64_t wakeups = 0;
@@ -85,7 +85,7 @@ effort so_far(reactor& loop) {
           .cpu_ns = t.tv_sec * 1'000'000'000LL + t.tv_nsec};
 }
 
-// Sleeps whenever it has nothing to do; the messages mark when accesses begin and end.
+// Sleeps when it has nothing to do; the messages mark the begin and the end of the accesses.
 task<effort> be_accessed(Context& context, Worker& worker, Listener& listener) {
   ConnectionRequest request = co_await listener.next();
   MemoryRegion memory = context.allocate(bytes, every_right).value();
@@ -93,7 +93,7 @@ task<effort> be_accessed(Context& context, Worker& worker, Listener& listener) {
   const std::vector<std::byte> blob = memory.export_blob().value();
   connect_options with;
   with.private_data = blob;
-  with.endpoint.peer_timeout = std::chrono::hours(1);  // probing is not what is counted
+  with.endpoint.peer_timeout = std::chrono::hours(1);  // no probing, which would be counted
   Endpoint e = co_await request.accept(with);
   co_await e.recv(room);
   co_await e.send(room);
@@ -125,7 +125,7 @@ task<> access_often(Context& context, Worker& worker, std::string address) {
   const RemoteMemory theirs = RemoteMemory::import(e.peer_data()).value();
   MemoryRegion mine = context.allocate(bytes).value();
   const RemoteSlice word = theirs.slice(0, 8).value();
-  co_await e.read(theirs, mine);  // the first access with a key may ask the target
+  co_await e.read(theirs, mine);  // the first access with a key may send a query to the target
   co_await e.send(mine.all().first(8));
   co_await e.recv(mine.all().first(8));
   for (std::uint64_t i = 0; i < accesses; ++i) {
@@ -154,10 +154,10 @@ TEST_CASE(
                  << " turns, woke " << wakeups << " times and used " << cpu_ns << " ns");
   CHECK(target.join() == 0);
   if (!context.find(transport_under_test())->target_idle()) {
-    // A request that is awaited is a turn of the target at least: it serves them.
+    // Each awaited request takes at least one pass of the target, which serves it.
     CHECK(turns >= 2 * accesses);
   } else {
-    // Going to sleep after the first mark, and waking for the second.
+    // It goes to sleep after the first mark, and wakes for the second.
     CHECK(wakeups <= 3);
     CHECK(turns <= 20);
   }

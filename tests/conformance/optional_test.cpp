@@ -1,4 +1,4 @@
-// What only some transports have: where it is, and how it is refused where it is not.
+// Features that only some transports have: which have them, and how the others refuse them.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -62,7 +62,7 @@ TEST_CASE("H1: handles of libibverbs are had where it is in use, and refused oth
 
 namespace {
 
-// Of nobody.
+// A queue that belongs to no transport.
 class no_queue final : public transport::receive_queue {
  public:
   [[nodiscard]] std::uint32_t depth() const noexcept override { return 0; }
@@ -79,7 +79,7 @@ TEST_CASE("Q3: a shared receive queue is had where there is one, and refused oth
   const bool has = s.caps().shared_receive_queues;
   CHECK(made.ok() == has);
   CHECK((s.caps().max_shared_depth != 0) == has);
-  CHECK((has || s.over() == transport::kind::verbs));  // where the device has them
+  CHECK((has || s.over() == transport::kind::verbs));  // depends on the device
   if (!made) refused(made, "has shared receive queues");
   no_queue none;
   endpoint_options o;

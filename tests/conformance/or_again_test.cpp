@@ -1,5 +1,5 @@
-// What would have to wait says `again` where it is asked to: messages, streams, requests. And what it had
-// begun is nowhere.
+// With or_again(), an operation that would have to wait fails with `again` instead: messages,
+// streams, requests. A failed attempt leaves nothing behind.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 #include <support/request_service.hpp>
@@ -37,7 +37,8 @@ message_send_operation send_active(Endpoint& to, const Slice& what) {
   return to.am_send(id, std::span<const std::byte>(), what);
 }
 
-// Sends until it would have to wait, and goes on to try until the peer says nothing more of room. How many went.
+// Sends until a send would have to wait, then retries until the peer returns no more credits.
+// Returns the number of messages sent.
 task<int> send_until_full(stage* s, Endpoint* to, Slice what,
                           message_send_operation (*send)(Endpoint&, const Slice&)) {
   int went = 0;
@@ -80,7 +81,7 @@ TEST_CASE("a message that its peer has no room for is not sent, where it may not
         CHECK(active == 8);
         while (both->kept.size() < 8) co_await moment(s);
         both->kept.clear();
-        // It is as good as never begun: the next one is the next.
+        // The failed attempt leaves nothing behind: this is the next message.
         co_await to->tag_send(2, from);
         while (!both->server.tag_probe(2)) co_await moment(s);
         const TagReceived here = co_await both->server.tag_recv(2, into).or_again();

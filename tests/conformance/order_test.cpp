@@ -1,4 +1,4 @@
-// Batches, fences and flushes: when a peer sees what.
+// Batches, fences and flushes: when their effects become visible to a peer.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -32,7 +32,8 @@ TEST_CASE("D14: 64 operations in a batch are one doorbell; on shm each is seen a
       if (on.over() == transport::kind::shm) {
         for (recv_operation& op : recvs) co_await op;
       } else {
-        // The others may send earlier what waits anyway, when their turn comes: there is no pass here.
+        // Other transports may post waiting requests early in a pass of the reactor; none runs
+        // here.
         CHECK(w.client.counters().rings == rings);
         CHECK(all_zero(in.bytes()));
         for (const recv_operation& op : recvs) CHECK_FALSE(op.done());
@@ -78,9 +79,9 @@ TEST_CASE("D14: what of a batch found no room goes out after it, with nobody rin
   stage s;
   s.play([](stage& on) -> task<> {
     constexpr std::size_t size = 4096;
-    constexpr std::size_t many = 200;  // several times what a transport buffers
+    constexpr std::size_t many = 200;  // several times the amount that a transport buffers
     endpoint_options deep;
-    deep.send_depth = many;  // all of them are the transport's when the batch ends
+    deep.send_depth = many;  // all of them fit into the transport's queue when the batch ends
     wire w = co_await connect(on, deep, endpoint_options());
     MemoryRegion out = client_memory(on, size);
     MemoryRegion in = server_memory(on, size);
@@ -100,7 +101,7 @@ TEST_CASE("D14: what of a batch found no room goes out after it, with nobody rin
   });
 }
 
-// What a batch holds back asks for no completion of its own on verbs, save the last of each list.
+// On verbs a batch requests a completion only for the last request of each list.
 TEST_CASE("K9: after 1000 writes in a batch, unsignalled, and a flush the peer sees every byte") {
   stage s;
   s.play([](stage& on) -> task<> {
@@ -108,7 +109,7 @@ TEST_CASE("K9: after 1000 writes in a batch, unsignalled, and a flush the peer s
       CAPTURE(size);
       constexpr std::size_t many = 1000;
       endpoint_options deep;
-      deep.send_depth = many;  // none waits for room, to go out alone
+      deep.send_depth = many;  // none waits for a queue entry and is posted separately
       wire w = co_await connect(on, deep);
       MemoryRegion data = client_memory(on, many * size);
       MemoryRegion target = server_memory(on, many * size);
@@ -208,8 +209,8 @@ TEST_CASE("K9: a write behind a fence does not overtake the read before it") {
 
 namespace {
 
-// Moves `there` to `then` by way of `between`: a read into it, and a write out of it that does not
-// wait for the read. Whether the write carried what the read brought.
+// Copies `there` to `then` through `between`: a read into it, and a write from it that does not
+// wait for the read. True if the write carried the data of the read.
 task<bool> relay(wire& w, const RemoteSlice& there, const RemoteSlice& then, const Slice& between,
                  bool fenced) {
   fill(between.bytes(), 1);
@@ -238,14 +239,15 @@ TEST_CASE(
     const RemoteSlice there = remote.slice(0, size).value();
     const RemoteSlice then = remote.slice(size, size).value();
     fill(target.bytes().first(size), 2);
-    co_await w.client.read(there, between);  // the first access with a key may ask its owner
+    // the first access with a key may send a query to its owner
+    co_await w.client.read(there, between);
     for (int round = 0; round < 20; ++round) {
       for (const bool fenced : {false, true}) {
         CAPTURE(fenced);
         const bool read = co_await relay(w, there, then, between, fenced);
         CHECK(read);
         const bool in_order = fenced || on.caps().remote_access_is_copy;
-        // tcp and sim are known to be slower; of others it may be either.
+        // Reads are slower on tcp and sim; on the others either order is possible.
         const bool known = on.over() == transport::kind::tcp || on.over() == transport::kind::sim;
         if (!in_order && !known) continue;
         CHECK(filled(target.bytes().subspan(size, size), in_order ? 2 : 1));
@@ -254,8 +256,8 @@ TEST_CASE(
   });
 }
 
-// The order of writes is the connection's own promise: what only a fence keeps, a write behind a read,
-// is in the cases above and below.
+// The connection guarantees the order of writes. A write behind a read needs a fence, which the
+// cases above and below test.
 TEST_CASE(
     "K9: of two writes the second is never seen without the first, with a fence between or not") {
   stage s;
@@ -265,7 +267,7 @@ TEST_CASE(
       on.net().set_links({.loss = 0.02, .duplicate = 0.05, .reorder = 0.2});
     }
     wire w = co_await connect(on);
-    constexpr std::size_t size = 20'000;  // many packets, and not a multiple of theirs
+    constexpr std::size_t size = 20'000;  // many packets, and not a multiple of their size
     MemoryRegion data = client_memory(on, size);
     MemoryRegion flag = client_memory(on, 8);
     MemoryRegion target = server_memory(on, size);
@@ -324,7 +326,7 @@ TEST_CASE("K9: a fence posted while the send queue is full holds for the operati
       co_await reading;
       co_await w.client.flush();
       CHECK(filled(between.bytes(), 2));
-      // On sim the write gets its place in the queue only after the read's answer is there.
+      // On sim the write is queued only after the read's response arrived.
       const bool in_order = fenced || on.over() != transport::kind::tcp;
       CHECK(filled(target.bytes().subspan(size, 8), 2) == in_order);
       for (send_operation& op : sends) co_await op;
@@ -357,7 +359,7 @@ TEST_CASE("I10: more reads than may be in flight wait their turn") {
 
 namespace {
 
-// How far the stack reaches, as seen where note() is called.
+// Extent of the stack, measured at the calls of note().
 class stack_extent {
  public:
   void note() noexcept {

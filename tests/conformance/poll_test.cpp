@@ -1,4 +1,4 @@
-// Worker::poll: one pass by hand, for programs with a loop of their own.
+// Worker::poll: single passes, for programs with their own loop.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -23,7 +23,7 @@ struct arrivals {
   }
 };
 
-// All sent, and nothing received by the program yet; the client's half is done.
+// All messages are sent and none is received by the program yet; the client's operations are done.
 arrivals sent_to_the_server(stage& s) {
   arrivals a{.ends = s.play([](stage& on) -> task<wire> {
                wire made = co_await connect(on);
@@ -34,12 +34,12 @@ arrivals sent_to_the_server(stage& s) {
              .receiving = {}};
   for (std::size_t i = 0; i < burst; ++i) a.receiving.push_back(a.ends.server.recv(a.in).start());
   for (std::size_t i = 0; i < burst; ++i) {
-    send_operation sending = a.ends.client.send(a.out).start();  // left behind
+    send_operation sending = a.ends.client.send(a.out).start();  // its completion is abandoned
   }
   return a;
 }
 
-// Time passes only while a reactor runs by itself; here nobody lets it.
+// Time passes only while a reactor runs; these tests run none.
 void pass_time(stage& s) {
   s.loop().time().advance_to(s.loop().now() + std::chrono::microseconds(10));
 }
@@ -52,7 +52,7 @@ TEST_CASE("D5: poll(n) completes at most n operations, poll(1) one after the oth
     stage s;
     arrivals a = sent_to_the_server(s);
     std::size_t done = 0;
-    std::size_t passes = 0;  // that completed something
+    std::size_t passes = 0;  // passes that completed something
     while (done != burst) {
       pass_time(s);
       const std::size_t happened = s.server().poll(most).value();
@@ -71,15 +71,15 @@ TEST_CASE("D5: poll(n) completes at most n operations, poll(1) one after the oth
 TEST_CASE("D5: poll with nothing to do returns 0, on every transport") {
   stage s;
   arrivals a = sent_to_the_server(s);
-  // Until all is done, acknowledgements, notifications and their like included: a device is asked for those only
-  // now and then.
+  // Polls until everything is done, including acknowledgements and notifications: a device is
+  // polled for those only now and then.
   int in_vain = 0;
   while (a.done() < burst || s.client().counters().inflight != 0 || in_vain < 1000) {
     pass_time(s);
     in_vain = s.server().poll().value() == 0 ? in_vain + 1 : 0;
   }
   const std::uint64_t idle = s.loop().counters().idle_turns;
-  const std::uint64_t sleeps = s.loop().counters().sleeps;  // while the two connected
+  const std::uint64_t sleeps = s.loop().counters().sleeps;  // counted while the two connected
   std::size_t nothing = 0;
   for (int i = 0; i < 1000; ++i) nothing += s.server().poll().value() == 0 ? 1U : 0U;
   CHECK(nothing == 1000);
@@ -114,7 +114,7 @@ TEST_CASE("D12: poll from inside a coroutine of the loop is refused, and from an
     co_await yield();  // resumed now, rather than started
     CHECK(on.server().poll(1).code() == errc::bad_state);
     CHECK(on.server().poll().why().message().find("co_await") != std::string::npos);
-    wire w = co_await connect(on);  // the refusal harmed nothing
+    wire w = co_await connect(on);  // the refusal changed nothing
     CHECK(w.client.state() == endpoint_state::connected);
   });
   errc elsewhere = errc::ok;

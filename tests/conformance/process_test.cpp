@@ -1,4 +1,4 @@
-// Peers that are processes of their own. sim is one process by nature and leaves these out.
+// Peers that are separate processes. sim runs in one process and skips these tests.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
@@ -69,14 +69,14 @@ task<> serve_clients(host& h, Listener& listener, std::vector<child_process>& ch
     endpoints.push_back(std::move(accepted));
     CHECK(arrivals.attach(endpoints.back()).ok());
   }
-  // One more than there is room for.
+  // One more than the limit.
   children.back().wire().tell(own_host() + ":" + std::to_string(listener.bound().port));
   {
     ConnectionRequest request = co_await listener.next();
     const result<Endpoint> ninth = co_await request.accept().result();
     CHECK(ninth.code() == errc::full);
   }
-  // Each endpoint speaks for one client, and its messages come in order.
+  // Each endpoint carries the messages of one client, in order.
   std::vector<std::uint64_t> owner(clients, ~std::uint64_t{0});
   std::vector<std::uint64_t> next(clients, 0);
   std::uint64_t wrong = 0;
@@ -133,7 +133,7 @@ void eight_clients(wait_mode mode) {
 
 }  // namespace
 
-// Nine processes that poll would leave a machine of few processors none for the device.
+// Nine polling processes would leave no processor for the device on a small machine.
 TEST_CASE(
     "I6: eight client processes, both directions, each message told apart; the ninth is refused "
     "[event]" *
@@ -150,13 +150,13 @@ TEST_CASE(
 
 namespace {
 
-// Long enough to be in the middle of.
+// Long enough that the peer can be killed during the transfer.
 std::size_t big_in(const Context& context) {
   const std::uint64_t most = context.find(transport_under_test())->max_message;
   return std::min<std::uint64_t>(std::uint64_t{16} << 20, most);
 }
 
-// What the peer is in the middle of when it is killed.
+// The activity during which the peer is killed.
 enum class phase : std::uint8_t {
   asking,
   connected,
@@ -185,7 +185,7 @@ task<int> victim_story(host& h, wire_to_peer& parent, std::string server, phase 
   std::memcpy(letter.data(), blob.data(), blob.size());
   co_await e.send(letter);
   if (p == phase::closing) {
-    // Closing carries out first what was posted, and for this nobody posts a receive.
+    // close() completes posted operations first, and no receive is posted for this send.
     send_operation held_up = e.send(memory).start();
     state_operation closing = e.close().start();
     parent.tell("closing");
@@ -231,7 +231,7 @@ task<> counted_atomics(Endpoint* e, RemoteSlice word, int* resumed, int* failed)
   }
 }
 
-// A connection to a process that nothing happens to: messages go to and fro all the time.
+// A connection to a process that is not killed: messages are exchanged all the time.
 struct bystander {
   Endpoint endpoint;
   std::uint64_t echoed = 0;
@@ -268,7 +268,7 @@ task<> keep_talking(host& h, bystander* with) {
   co_await with->endpoint.close();
 }
 
-// Waits until some more messages went to and fro.
+// Waits until a few more messages were exchanged.
 task<> more_talk(const bystander& with) {
   const std::uint64_t goal = with.echoed + 5;
   while (with.echoed < goal) co_await yield();
@@ -279,7 +279,7 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p, cons
   if (p == phase::asking) {
     while (!victim.wire().hear_now()) co_await yield();
     victim.kill();
-    // The request may still look good; what comes of it has an end all the same.
+    // The request may still appear valid; accepting it must end all the same.
     const result<Endpoint> accepted = co_await request.accept().result();
     if (!accepted.ok()) co_return;
     MemoryRegion room = h.context.allocate(64).value();
@@ -319,14 +319,14 @@ task<> survive(host& h, Listener& listener, child_process& victim, phase p, cons
     expected = 3;
   }
   while (!victim.wire().hear_now()) co_await yield();
-  co_await more_talk(well);  // in the middle of it all
+  co_await more_talk(well);  // in the middle of the transfer
   victim.kill();
   co_await awaiters.join();
   CHECK(resumed == expected);
   while (e.state() != endpoint_state::closed) co_await e.state_changed();
   REQUIRE(e.first_cause() != nullptr);
-  // On a device the kernel may take a dead process's memory away before its connections. Soft-RoCE
-  // tells a receive whose memory has gone like one that is too short.
+  // On a device the kernel may release a dead process's memory before its connections. Soft-RoCE
+  // reports a receive into released memory like one that is too short.
   const errc cause = e.first_cause()->code();
   const bool into_memory = p != phase::connected && p != phase::sending;
   const bool refused = cause == errc::remote_access || cause == errc::truncated;
@@ -389,7 +389,8 @@ TEST_CASE(
 
 namespace {
 
-// Knocks, and says nothing, or a few bytes that are no hello yet; lives until it is killed.
+// Opens a socket and sends nothing, or a few bytes that are no valid hello yet; lives until it is
+// killed.
 int stranger_life(wire_to_peer& parent, std::size_t said) {
   const auto port = static_cast<std::uint16_t>(std::stoi(parent.hear()));
   const bool local = transport_under_test() == transport::kind::shm;
@@ -430,7 +431,7 @@ task<> serve_after(host& h, Listener& listener, child_process& stranger) {
   recv_operation receiving = server.recv(memory.all().part(8, 8)).start();
   co_await client.send(memory.all().first(8));
   co_await receiving;
-  // The stranger's socket is gone by now, too.
+  // The unknown peer's socket is closed by now, too.
   CHECK(h.worker.counters().inflight == 0);
 }
 
@@ -444,7 +445,7 @@ TEST_CASE("K10: a client killed with -9 before its hello, or within it: the serv
     for (const std::size_t said : {std::size_t{0}, std::size_t{4}}) {
       CAPTURE(name(mode));
       CAPTURE(said);
-      // A packet of four bytes is a malformed hello, which shm has a test of its own for.
+      // On shm a packet of four bytes is a malformed hello, which has a separate test.
       if (said != 0 && transport_under_test() == transport::kind::shm) continue;
       child_process stranger([said](wire_to_peer& w) { return stranger_life(w, said); });
       host h(mode);
@@ -528,7 +529,7 @@ int written_to_life(wire_to_peer& parent) {
     with.private_data = blob;
     Endpoint e = co_await request.accept(with);
     static_cast<void>(at);
-    // Told by the pipe, not by the connection.
+    // The pipe carries this notification, not the connection.
     std::optional<std::string> word;
     while (!word) {
       co_await yield();
@@ -550,7 +551,7 @@ task<> write_all(host& h, child_process& peer) {
   constexpr std::size_t each = kept_bytes / count;
   std::vector<send_operation> writes;
   {
-    // Behind one doorbell after another: on verbs only the last of each asks the device for a completion.
+    // Several doorbells in sequence: on verbs only the last request of each has a completion.
     const Endpoint::Batch unsignalled = e.batch();
     for (std::size_t i = 0; i <= count; ++i) {
       const std::size_t at = i * each;

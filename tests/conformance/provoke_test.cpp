@@ -1,5 +1,5 @@
-// D11: every way a request can fail that a peer or a network really causes. The operation that failed
-// says so, those before it are done, those behind it are flushed, and a new connection works.
+// D11: every request failure that a peer or a network can really cause. The failed operation
+// reports the failure, earlier ones are done, later ones are flushed, and a new connection works.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -43,7 +43,7 @@ task<> still_works(stage& on) {
   CHECK(filled(in.bytes(), 7));
 }
 
-// `victim` is posted between a write that is done and two that are flushed.
+// `victim` is posted between a completed write and two flushed ones.
 task<> fails_between(stage& on, wire& w, send_operation victim, expected how) {
   MemoryRegion out = client_memory(on, size);
   MemoryRegion target = server_memory(on, size);
@@ -60,7 +60,7 @@ task<> fails_between(stage& on, wire& w, send_operation victim, expected how) {
   for (send_operation* behind : {&first_behind, &second_behind}) {
     send_operation& op = *behind;
     const result<void> flushed = co_await op.result();
-    // On shm a write is done where it is posted, which may be before the peer refuses the victim.
+    // On shm a write completes when it is posted, which may be before the peer refuses the victim.
     if (on.over() == kind::shm && flushed.ok()) continue;
     check_failed(flushed, {errc::flushed, wc_status::wr_flush_err});
     CHECK(flushed.why().first_cause().code() == how.code);
@@ -84,7 +84,7 @@ TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on reads and writes") {
       MemoryRegion theirs = server_memory(on, size);
       const RemoteSlice right = exported(theirs).all();
       const RemoteSlice wrong(right.addr(), size, flipped_keys(right, std::uint64_t{1} << 20));
-      // An immediate that found no receive would be offered again before anybody looks at the key.
+      // Without a receive, a write with immediate would be retried before its key is checked.
       MemoryRegion in = server_memory(on, size);
       recv_operation waiting = w.server.recv(in).start();
       send_operation victim = what == opcode::read    ? w.client.read(wrong, mine)
@@ -94,7 +94,7 @@ TEST_CASE("D11: REM_ACCESS: a key that nobody gave out, on reads and writes") {
       co_await fails_between(on, w, std::move(victim), refusal);
       CHECK(all_zero(theirs.bytes()));
       const result<Received> unused = co_await waiting.result();
-      // On verbs the write with immediate had taken the receive before its key was looked at.
+      // On verbs the write with immediate has consumed the receive before its key is checked.
       const bool taken = what == opcode::write_imm && on.over() == transport::kind::verbs;
       CHECK(unused.code() == (taken ? errc::remote_access : errc::flushed));
     }
@@ -121,7 +121,8 @@ TEST_CASE("D11: REM_INV_REQ and LOC_LEN: a message longer than its receive, told
     const result<Received> flushed = co_await behind.result();
     CHECK(flushed.code() == errc::flushed);
     const result<void> refused = co_await sending.result();
-    // On shm a message is sent when it is in the ring; the connection then says what became of it.
+    // On shm a send completes when the message is in the ring; the connection reports its failure
+    // later.
     if (on.over() != kind::shm)
       check_failed(refused, {errc::truncated, wc_status::rem_inv_req_err});
     co_await closed(w.client);
@@ -145,8 +146,8 @@ TEST_CASE("D11: RNR_RETRY_EXC: a message that finds no receive for as long as it
     send_operation behind = w.client.flush().start();
     const result<void> refused = co_await sending.result();
     const result<void> flushed = co_await behind.result();
-    CHECK(on.loop().now() - started >= 2 * hasty.rnr_timer);  // not before it was asked for
-    if (on.over() != kind::shm) {                             // see above
+    CHECK(on.loop().now() - started >= 2 * hasty.rnr_timer);  // not before the requested time
+    if (on.over() != kind::shm) {                             // as above, the send completed on shm
       check_failed(refused, {errc::remote_not_ready, wc_status::rnr_retry_exc_err});
     }
     CHECK(flushed.code() == errc::flushed);

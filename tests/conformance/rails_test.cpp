@@ -1,5 +1,5 @@
-// Long messages that come by several connections at once (K8): all of their bytes, by every one of them, and
-// whatever becomes of those.
+// Rendezvous messages over several connections at once (K8): all bytes arrive, every connection
+// carries some, and failures of any of them are handled.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -38,7 +38,7 @@ struct post_office {
   std::unique_ptr<Messages> server;
 };
 
-// Empty: it says nothing of that.
+// Value of the endpoint's property, or empty if it is not reported.
 std::string told(const Endpoint& e, const std::string& name) {
   for (const transport::property& p : e.properties()) {
     if (p.name == name) return p.value;
@@ -55,7 +55,7 @@ std::uint64_t bytes_by(const Endpoint& e, std::uint64_t rail) {
   return number(e, "rail_" + std::to_string(rail) + "_bytes");
 }
 
-// The server reads from the client: it has sent more than its greeting.
+// Waits until the server reads from the client: it has sent more than its greeting.
 task<> until_reading(stage& s, const wire& w) {
   while (w.server.counters().sends < 4) co_await moment(s);
 }
@@ -76,7 +76,7 @@ detail::rail_core& rail_of(Endpoint& e, std::size_t number) {
   return *detail::peer_of(e.core()).rails()[number - 1];
 }
 
-// So many messages from the client, all at once, each with its own bytes.
+// `count` messages from the client, all at once, each with different bytes.
 struct burst {
   burst(stage& s, std::size_t each, std::size_t count)
       : bytes(each),
@@ -109,12 +109,13 @@ task<> expect_whole(burst& b) {
   }
 }
 
-// However they end.
+// Every message ends; the result may be success or one of the expected errors.
 task<> expect_ends(burst& b) {
   const auto known = [](errc code) {
     return code == errc::ok || code == errc::flushed || code == errc::shutdown ||
            code == errc::io_failed || code == errc::not_connected ||
-           code == errc::connection_reset;  // who connected by descriptors is told of no end
+           // an endpoint connected by descriptors receives no close notification
+           code == errc::connection_reset;
   };
   for (tag_recv_operation& op : b.receives) {
     const result<TagReceived> end = co_await op.result();
@@ -248,7 +249,8 @@ TEST_CASE(
         wire w = co_await join(s, *office, 3);
         burst some(s, 2 * mib, 6);
         some.start(w);
-        // One from the side that reads, as soon as it does; the other from the side that is read.
+        // Aborts one rail on the reading side as soon as it reads, then another on the side that is
+        // read.
         co_await until_reading(s, w);
         rail_of(w.server, 1).link()->pair()->abort();
         static_cast<void>(co_await some.receives[1].result());
@@ -281,7 +283,7 @@ TEST_CASE("K8: what a rail failed to read is read by another one" *
         CHECK(bytes_by(w.server, 0) == mib);
         CHECK(bytes_by(w.server, 1) == 0);
         CHECK(bytes_by(w.server, 2) == 2 * mib);
-        // The next one's failure leaves the connection's own.
+        // After the next failure only the connection's first queue pair is left.
         s.net().fail_request(*rail_of(w.server, 2).link()->pair(), 1,
                              transport::wc_status::rem_op_err);
         burst another(s, 2 * mib, 1);
@@ -304,7 +306,7 @@ TEST_CASE("K8: one rail for each device of both, unasked; one that is cut off is
         some.start(w);
         co_await expect_whole(some);
         for (std::uint64_t n = 0; n < 3; ++n) CHECK(bytes_by(w.server, n) == 2 * mib);
-        // Of many parts: there is not room for the keys of every device.
+        // A message of many parts: one message has no room for the keys of every device.
         std::vector<Slice> gathered;
         const MemoryRegion from = client_memory(s, 3 * mib, readable);
         const MemoryRegion into = server_memory(s, 3 * mib, cordma::access::local_write);
@@ -329,7 +331,7 @@ TEST_CASE("K8: devices of different rates have parts of a message as their rates
   stage on({.devices = 2});
   on.net().set_rate("server", 100'000);
   on.net().set_rate("server.2", 300'000);
-  // One rail of each device; then two, which share its rate.
+  // One rail on each device; then two, which share its rate.
   for (const std::uint32_t rails : {2U, 4U}) {
     CAPTURE(rails);
     post_office p(on, rails, rails);
@@ -362,7 +364,7 @@ TEST_CASE(
           wire w = co_await join(s, *office, 3);
           burst before(s, 3 * mib, 2);
           s.net().kill(device);
-          burst after(s, 3 * mib, 2);  // memory that only the others know
+          burst after(s, 3 * mib, 2);  // memory registered only on the remaining devices
           before.start(w);
           after.start(w);
           co_await expect_whole(before);
@@ -432,7 +434,7 @@ TEST_CASE("K8: a rail that cannot be made is done without" *
 
 namespace {
 
-// Cuts rails, one after the other, from either side, at moments left to chance.
+// Aborts rails one after the other, on either side, at random moments.
 task<> cut_rails(stage* s, wire* w, std::uint64_t seed) {
   dice d(seed);
   for (std::uint64_t left = 1 + d.below(4); left != 0; --left) {
@@ -535,7 +537,7 @@ TEST_CASE("K8: whatever goes while rails carry messages, all that was started en
 
 namespace {
 
-// One that speaks frames by itself, byte by byte.
+// Builds the frames of a peer that is driven byte by byte.
 std::vector<std::byte> framed(protocol::frame_kind kind, std::uint64_t word,
                               std::span<const std::byte> body) {
   std::vector<std::byte> out(protocol::head_bytes + body.size());
@@ -601,7 +603,7 @@ TEST_CASE("K8: rails and keys that were not agreed on end the connection, and sa
   };
   const std::vector<story> stories{
       {{greeting(2)}, errc::ok},
-      {{greeting(2), rail(1, 0)}, errc::ok},  // it cannot make it
+      {{greeting(2), rail(1, 0)}, errc::ok},  // the victim cannot create the rail
       {{greeting(2), rail(1, 0), rail(1, 0)}, errc::connection_aborted},
       {{greeting(2), rail(1, 40)}, errc::connection_aborted},
       {{greeting(2), rail(0, 0)}, errc::connection_aborted},

@@ -1,4 +1,5 @@
-// A transport's shared receive queue by itself: queue pairs of one adapter that send to each other.
+// A transport's shared receive queue in isolation: queue pairs of one adapter that send to each
+// other.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -19,7 +20,7 @@ namespace {
 
 using event_type = cm_event::type;
 
-constexpr std::uint64_t of_receive = std::uint64_t{1} << 32;  // in an id: it is a receive's
+constexpr std::uint64_t of_receive = std::uint64_t{1} << 32;  // set in the id of a receive
 
 std::shared_ptr<domain> device_under_test(std::optional<sim::network>& net, reactor& loop) {
   switch (transport_under_test()) {
@@ -36,17 +37,17 @@ std::shared_ptr<domain> device_under_test(std::optional<sim::network>& net, reac
 struct shape {
   std::size_t pairs = 2;
   std::uint32_t depth = 8;
-  std::size_t bytes = 64;    // of a receive, and of a message at most
+  std::size_t bytes = 64;    // of a receive, and the maximum of a message
   std::uint32_t sends = 64;  // of one sender, outstanding
 };
 
-// What a sender writes in front of every message.
+// Header that a sender writes in front of every message.
 struct label {
   std::uint32_t sender = 0;
   std::uint32_t number = 0;
 };
 
-// senders[i] is connected to receivers[i], and those share `queue`.
+// senders[i] is connected to receivers[i]; all receivers share `queue`.
 struct crowd final : poller {
   explicit crowd(const shape& s, wait_mode mode = wait_under_test())
       : of(s),
@@ -77,8 +78,8 @@ struct crowd final : poller {
     queue_pair_options sending;
     sending.send_depth = of.sends;
     sending.read_depth = 2;
-    // 64 senders that each repeat a message every millisecond keep the kernel of a slow machine in
-    // Soft-RoCE: it reports a soft lockup.
+    // If 64 senders each retransmit a message every millisecond, a slow machine's kernel spends all
+    // its time in Soft-RoCE and reports a soft lockup.
     if (transport_under_test() == kind::verbs) sending.rnr_timer = std::chrono::milliseconds(20);
     // Soft-RoCE counts the time that a message waits for a receive as silence of the peer.
     sending.peer_timeout = std::chrono::minutes(2);
@@ -114,7 +115,8 @@ struct crowd final : poller {
     ((c.id & of_receive) != 0 ? received : done).push_back(c);
     if ((c.id & of_receive) != 0 && again && c.status == wc_status::success) refill.push_back(c.id);
   }
-  // False, and it says what there was, where nothing can happen any more, or nothing did for a minute.
+  // False if nothing can happen any more, or if a minute passed; then it reports the state of the
+  // crowd.
   template <class Done>
   bool until(Done done_now) {
     timer patience([](timer&) noexcept {});
@@ -147,7 +149,7 @@ struct crowd final : poller {
               e.why.message());
     }
   }
-  // Long enough for what can happen without anybody's doing.
+  // Waits long enough for everything that happens without further calls.
   void settle() {
     timer t([](timer&) noexcept {});
     loop.add(t, loop.now() + std::chrono::milliseconds(30));
@@ -161,7 +163,7 @@ struct crowd final : poller {
   }
 
   [[nodiscard]] std::byte* place(std::size_t number) { return memory.data() + number * of.bytes; }
-  // The receive of this number is posted, into memory of its own.
+  // Posts the receive with this number, into separate memory.
   void post(std::uint32_t number) {
     const segment into{place(number), static_cast<std::uint32_t>(of.bytes), keys.lkey};
     queue->post_recv({.id = of_receive | number, .segment_count = 1, .segments = &into});
@@ -174,7 +176,7 @@ struct crowd final : poller {
     arrived(number);
     post(number);
   }
-  // Its message is the next one of its sender.
+  // Checks that the message is the next one of its sender.
   void arrived(std::uint32_t number) {
     label l;
     std::memcpy(&l, place(number), sizeof l);
@@ -182,7 +184,7 @@ struct crowd final : poller {
     expected.resize(of.pairs);
     CHECK(l.number == expected[l.sender]++);
   }
-  // Where its next message lies, with its label.
+  // Memory of the sender's next message, with its label filled in.
   [[nodiscard]] segment message(std::size_t from, std::size_t bytes) {
     const std::uint32_t number = sent[from]++;
     std::byte* const here = place(of.depth + from * of.sends + number % of.sends);
@@ -207,7 +209,7 @@ struct crowd final : poller {
   }
 
   shape of;
-  std::size_t batch = 16;  // completions that one poll has room for
+  std::size_t batch = 16;  // completions per poll
   virtual_clock time;
   reactor loop;
   std::optional<sim::network> net;
@@ -218,20 +220,21 @@ struct crowd final : poller {
   std::unique_ptr<receive_queue> queue;
   std::vector<std::unique_ptr<queue_pair>> senders;
   std::vector<std::unique_ptr<queue_pair>> receivers;
-  std::vector<std::uint32_t> sent;      // of each sender
-  std::vector<std::uint32_t> expected;  // of each sender, next
+  std::vector<std::uint32_t> sent;      // by each sender
+  std::vector<std::uint32_t> expected;  // next number, by sender
   std::deque<cm_event> events;
   std::vector<completion> done;      // sends
-  std::vector<completion> received;  // receives, in their order
-  bool again = false;                // receives are looked at and posted again
+  std::vector<completion> received;  // receives, in order
+  bool again = false;                // completed receives are checked and posted again
   std::deque<std::uint64_t> refill;
 };
 
 constexpr wc_status good = wc_status::success;
 constexpr wc_status flushed = wc_status::wr_flush_err;
 
-// The receive posted as 0 is the second receiver's; posted once more where the one that ends had it in hand, or
-// even its message: a device that is at it may take a receive even behind the call that ended it. True if it did.
+// The second receiver must get receive 0. It is posted again if the queue pair that ends had
+// consumed it, or even its message: a device may consume a receive even after the call that ended
+// the queue pair. True if the receive was consumed.
 bool second_receives(crowd& c, const queue_pair* ends) {
   REQUIRE(c.until([&] { return !c.received.empty(); }));
   const bool was_taken = c.received[0].from != c.receivers[1].get();
@@ -354,7 +357,7 @@ TEST_CASE("Q3: every kind of message takes a shared receive, also one that is se
     c.send(0, {.id = 5}, c.message(0, 32));
     c.send(0, {.id = 6, .op = opcode::write_imm, .imm = 13}, {c.place(c.of.depth), 0, c.keys.lkey});
     c.send(0, {.id = 7}, c.message(0, 0));
-    // What inline data was copied from is the program's again.
+    // The source of inline data may be reused by the program.
     std::memset(c.place(c.of.depth), 0xEE, sizeof(label));
     if (starved) {
       c.settle();
@@ -393,7 +396,7 @@ TEST_CASE("Q3: every kind of message takes a shared receive, also one that is se
     std::memcpy(&word, target.data(), 8);
     CHECK(read == word);
     std::memcpy(&read, c.place(c.of.depth + 60), 8);
-    CHECK(read + 1 == word);  // added to once, however often it was sent
+    CHECK(read + 1 == word);  // added exactly once, however often the request was sent
     c.senders.clear();
     c.receivers.clear();
     c.dom->deregister_memory(its.lkey);
@@ -498,7 +501,7 @@ TEST_CASE(
     c.post_all();
     REQUIRE(c.queue->arm_limit(2).ok());
     c.send(0);
-    // As soon as it has a receive.
+    // True as soon as the message has consumed a receive.
     const auto taken = [&] {
       return !c.received.empty() || std::ranges::any_of(c.events, [](const cm_event& e) {
         return e.what == event_type::receives_low;
@@ -550,7 +553,7 @@ TEST_CASE("Q3: the limit is told once each time it is asked for, and at once whe
   c.send(0);
   REQUIRE(c.until([&] { return c.received.size() == 1; }));
   c.settle();
-  CHECK(c.events.empty());  // not fewer
+  CHECK(c.events.empty());  // not below the limit
   c.send(1);
   const cm_event low = c.next();
   CHECK(low.what == event_type::receives_low);

@@ -1,5 +1,5 @@
-// What becomes of requests when their connection is closed: those that were started are carried out first, whoever
-// closes it, and whenever.
+// Requests when their connection is closed: started requests are carried out first, whichever side
+// closes the connection, and whenever.
 #include <doctest/doctest.h>
 #include <support/request_service.hpp>
 #include <support/stage.hpp>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t long_bytes = 50'000;
 constexpr int many = 100;
 
-// Counts, once it has all of it.
+// Counts the request after its data has been read completely.
 task<> count(service* p, Request r) {
   if (r.data().size() != r.size()) co_await r.read(p->room.all());
   ++p->handled;
@@ -291,7 +291,7 @@ TEST_CASE("closing a connection whose peer serves no requests takes no longer th
 
 namespace {
 
-// Accepts whoever comes.
+// Accepts every connection request.
 struct reception {
   explicit reception(service& p)
       : of(&p), listener(p.on->server().listen(p.on->server_address()).value()) {}

@@ -1,4 +1,4 @@
-// Requests (O4, and what goes wrong): withdrawal, deadlines, connections that end, peers that break the
+// Requests (O4, and errors): withdrawal, deadlines, connections that end, peers that break the
 // rules.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
@@ -24,7 +24,7 @@ using namespace cordma::test;
 
 namespace {
 
-constexpr std::size_t long_bytes = 200'000;  // neither along with its header nor copied
+constexpr std::size_t long_bytes = 200'000;  // neither sent with its header nor copied
 
 }  // namespace
 
@@ -86,7 +86,7 @@ TEST_CASE("O4: a call that is canceled ends canceled or with its answer, as the 
           ++(got.ok() ? answered : canceled);
           at->kept.clear();
         }
-        // Words that are on their way arrive.
+        // Messages in flight arrive.
         co_await for_a_while(s);
         CHECK(canceled == there.withdrawn);
         CHECK(answered == there.withdrawn_late + there.withdrawn_unknown);
@@ -121,7 +121,8 @@ TEST_CASE("O4: room of a call that was withdrawn is not written to any more") {
         co_await for_a_while(s);
         CHECK(all_zero(into.bytes()));
         at->kept.clear();
-        // Destroyed in flight: the same, and the memory stays until the peer has said so.
+        // Destroyed in flight: the result is the same, and the memory is kept until the peer's
+        // notification.
         { call_operation gone = at->asks.call(w->client, keep_method, from, into).start(); }
         co_await for_a_while(s);
         at->kept.clear();
@@ -153,7 +154,7 @@ task<> keep_one(std::unique_ptr<Request>* at, Request r) {
 TEST_CASE("O4: Requests go while a call and an answer are on their way that nobody waits for") {
   stage on;
   on.play([](stage& s) -> task<> {
-    constexpr std::size_t along = 4000;  // bytes: sent from where they are
+    constexpr std::size_t along = 4000;  // bytes: sent directly from the program's memory
     Messages client(s.client(), roomy);
     Messages server(s.server(), roomy);
     auto asks = std::make_unique<Requests>(client);
@@ -182,7 +183,7 @@ TEST_CASE("O4: Requests go while a call and an answer are on their way that nobo
 
 namespace {
 
-// Answers from memory of its own, and asks back with such.
+// Responds from the handler's memory; the other handler calls back with such memory.
 task<> answer_from_own(stage* s, event* begun, Request r) {
   const MemoryRegion own = server_memory(*s, long_bytes);
   begun->set();
@@ -265,7 +266,8 @@ TEST_CASE("O4: a deadline ends the call, and its request at the peer") {
         for (const transport::access rights : {transport::access::local_write, every_right}) {
           const MemoryRegion own = client_memory(s, 8, rights);
           const MemoryRegion request = client_memory(s, 8);
-          // On a busy machine it may be over before the handler has it: then with more time.
+          // On a busy machine the deadline may pass before the handler has the request: retry with
+          // a longer one.
           std::optional<call_operation> asked;
           call_options soon{.timeout = std::chrono::milliseconds(5)};
           while (at->kept.empty()) {
@@ -282,7 +284,7 @@ TEST_CASE("O4: a deadline ends the call, and its request at the peer") {
           CHECK((said.code() == errc::timed_out || said.code() == errc::canceled));
           at->kept.clear();
         }
-        // One that waits its turn, and one that is answered in time.
+        // A call with a distant deadline is answered in time.
         const MemoryRegion request = client_memory(s, 8);
         const call_options late{.timeout = std::chrono::seconds(100)};
         const Response in_time =
@@ -292,7 +294,7 @@ TEST_CASE("O4: a deadline ends the call, and its request at the peer") {
       &p);
 }
 
-// ---- what goes wrong ----
+// ---- errors ----
 
 TEST_CASE("the end of a connection ends its calls: flushed before they went, reset after") {
   stage on;
@@ -326,7 +328,7 @@ TEST_CASE("the end of a connection ends its calls: flushed before they went, res
         const auto late = co_await at->asks.call(w->client, keep_method, from, into).result();
         CHECK(late.code() == errc::flushed);
         at->kept.clear();
-        // Others go on.
+        // Other connections are not affected.
         wire* const other = co_await join(*at);
         const Response got = co_await at->asks.call(other->client, echo_method, from, into);
         CHECK(got.bytes == 50'000);
@@ -506,7 +508,8 @@ std::vector<std::byte> encoded(const header& h) {
   return out;
 }
 
-// What a peer of its own making says, one after the other, and what becomes of the connection.
+// Sends the messages of a hostile peer one after the other. Returns the connection's first cause,
+// or ok.
 task<errc> say_all(stage& s, service& p, std::vector<std::vector<std::byte>> words,
                    std::size_t data) {
   Messages hostile(s.client(), roomy);

@@ -1,4 +1,5 @@
-// What may have been served is not asked again (O5), nor told as what never left (O4).
+// A call that may have been served is not repeated (O5), nor reported as one that was never sent
+// (O4).
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -96,7 +97,7 @@ task<> ask(both* b, RequestSession* session, Slice of, std::uint64_t number, man
   b->ended[number] = code;
 }
 
-// The requests arrive; neither that, nor an answer, comes back.
+// The requests arrive; their acknowledgements and responses do not return.
 task<> lose_the_way_back(stage& s, manner how) {
   both b(s);
   RequestSession session(s.client(), b.client_messages, b.client, {s.reach(b.listener)},

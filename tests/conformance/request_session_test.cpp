@@ -1,4 +1,4 @@
-// Sessions of requests (O5): connecting on demand, redirects, servers that go and come back.
+// Sessions of requests (O5): connecting on demand, redirects, servers that stop and restart.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -30,7 +30,7 @@ constexpr std::uint16_t echo_method = 1;
 constexpr std::uint16_t keep_method = 2;
 constexpr std::uint16_t move_method = 3;
 
-// A server that accepts whoever comes, until it is stopped.
+// A server that accepts every connection request until it is stopped.
 struct server {
   explicit server(stage& s, std::uint16_t port = 0)
       : on(&s),
@@ -103,7 +103,7 @@ std::unique_ptr<server> start(stage& s, std::uint16_t port = 0) {
   return made;
 }
 
-// As a process that is killed: nobody says good-bye.
+// Simulates a killed process: it sends no shutdown messages.
 void kill(std::unique_ptr<server>& s) {
   for (Endpoint& e : s->connections) e.abort();
   s->kept.clear();
@@ -129,7 +129,7 @@ struct client {
   std::optional<RequestSession> session;
 };
 
-// What a call throws.
+// Returns the error code of the call.
 task<errc> code_of(task<Response> call) {
   try {
     co_await std::move(call);
@@ -203,7 +203,7 @@ TEST_CASE(
         scope beside(s.loop());
         beside.spawn(note(&kept, session.call(keep_method, memory.all().first(8))));
         while (there->kept.empty()) co_await moment(s);
-        // Nobody receives it.
+        // No receive matches this message.
         message_send_operation unwanted = session.endpoint()->tag_send(99, memory.all()).start();
         bool closed = false;
         beside.spawn(close_and_note(&session, &closed));
@@ -217,7 +217,7 @@ TEST_CASE(
         CHECK(end.code() == errc::flushed);
         co_await beside.join();
 
-        // Whoever pauses before the next attempt, for an hour, keeps nobody from closing.
+        // A call that waits an hour before its next attempt does not delay close().
         there->kept.clear();
         kill(there);
         errc in_vain = errc::unknown;
@@ -275,7 +275,8 @@ namespace {
 
 task<> nothing() { co_return; }
 
-// As much goes on inline in one pass as may: the awaiter of one more resumes by the ready list.
+// The number of inline resumptions per pass is limited: one awaiter more resumes from the ready
+// list.
 task<> call_after(RequestSession* session, int awaits, event* go) {
   co_await go->wait();
   for (int i = 0; i < awaits; ++i) co_await nothing();
@@ -347,7 +348,7 @@ TEST_CASE("O5: where a redirect leads to is used on when the connection that it 
         co_await session.call(move_method, Slice());
         CHECK(one->handled == 1);
         CHECK(two->handled == 2);
-        // Until it fails itself.
+        // The session stays with this server until the server fails.
         kill(two);
         while (session.endpoint()->state() != endpoint_state::closed) co_await moment(s);
         one->moves_to.clear();
@@ -410,7 +411,7 @@ TEST_CASE("O5: a call that ends each connection it comes over is not asked for e
             continue;
           }
           ++asked;
-          co_await session.call(move_method, Slice());  // others are answered
+          co_await session.call(move_method, Slice());  // other calls are answered
           for (Endpoint& e : there->connections) e.abort();
           there->kept.clear();
         }
@@ -434,7 +435,7 @@ constexpr duration about = std::chrono::milliseconds(1);
 
 bool differs(duration a, duration b) { return std::chrono::abs(a - b) > about; }
 
-// Between the attempts to connect to whom nobody reaches.
+// Returns the pauses between the attempts to connect to an unreachable server.
 task<std::vector<duration>> pauses(stage& s, client& from, std::string nobody, std::uint64_t seed) {
   session_options o;
   o.most_failures = attempts;
@@ -480,7 +481,7 @@ TEST_CASE("O5: pauses double up to the longest, and chance shortens each by up t
           CHECK(pause < most + about);
           most = std::min<duration>(2 * most, longest);
         }
-        // The last ones are of the longest.
+        // The last pauses are drawn from the longest range.
         const auto held = std::span(some).last(4);
         CHECK(std::ranges::max(held) - std::ranges::min(held) > 10 * about);
         const std::vector<duration> same = co_await pauses(s, *from, nobody, 1);
@@ -506,7 +507,7 @@ TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle i
         const MemoryRegion memory = client_memory(s, 100);
         co_await session.call(echo_method, memory.all(), memory.all());
         CHECK(first->handled == 1);
-        // Another call is under way there, and stays.
+        // Another call is in progress there, and stays.
         errc kept = errc::unknown;
         scope beside(s.loop());
         beside.spawn(note(&kept, session.call(keep_method, memory.all(), memory.all())));
@@ -524,7 +525,7 @@ TEST_CASE("O5: a redirect is followed, at accept and as an answer; in a circle i
         first->kept.clear();
 
         second->moves_to = first->address();
-        // Though others are answered meanwhile.
+        // The result is the same although other calls are answered meanwhile.
         bool over = false;
         scope others(s.loop());
         others.spawn(ask_until(&session, memory.all(), &over));

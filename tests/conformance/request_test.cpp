@@ -1,4 +1,4 @@
-// Requests (O1 to O3): answers in any order, which way bytes go, windows and bounds.
+// Requests (O1 to O3): responses in any order, the direction of transfers, windows and limits.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/request_service.hpp>
@@ -51,7 +51,7 @@ TEST_CASE("O1: a call of every size gets its answer, whatever the memory grants"
 
 namespace {
 
-// Answers what is kept, in an order of chance: to n comes 3 n + 1.
+// Responds to the kept requests in random order: the response to n is 3 n + 1.
 task<> answer_kept(service* p, std::uint64_t count) {
   dice d(7);
   for (std::uint64_t answered = 0; answered < count;) {
@@ -191,12 +191,13 @@ TEST_CASE("O2: which way bytes go, by their size and as it is forced") {
           const request_counters& here = at->asks.counters();
           CHECK(here.responses_written == (expected.response_written ? 1 : 0));
           CHECK(here.responses_along == (expected.response_written ? 0 : 1));
-          // Where the room cannot be written to, a long response is read from there.
+          // If the server cannot write to the response buffer, the caller reads a long response.
           const MemoryRegion own = client_memory(s, 200'000, access::local_write);
           co_await at->asks.call(w->client, echo_method, from.all().first(n), own.all().first(n));
           CHECK(here.responses_written == (expected.response_written ? 1 : 0));
           CHECK(here.responses_read == (n > 8192 ? 1 : 0));
-          // Nor does a request need any right of the peer's: it is sent as it is wanted.
+          // A request needs no access rights for the peer either: its parts are sent as the peer
+          // requests them.
           fill(own.bytes().first(n), n);
           std::ranges::fill(from.bytes(), std::byte{0});
           co_await at->asks.call(w->client, echo_method, own.all().first(n), from.all().first(n));
@@ -298,7 +299,7 @@ TEST_CASE("an answer may come long after its handler has ended") {
         CHECK_FALSE(late.done());
         co_await at->kept[0]->respond(at->room);
         co_await late;
-        // A long request is not the peer's any more once it is answered, read or not.
+        // The peer releases a long request once it is answered, whether it was read or not.
         at->kept.clear();
         const MemoryRegion long_one = client_memory(s, 50'000);
         call_operation unread = at->asks.call(w->client, keep_method, long_one, from).start();
@@ -346,7 +347,7 @@ TEST_CASE("O3: a flood of words against a slow server stays within its window, a
           for (notify_operation& one : all) co_await one;
           co_await until_handled(*at, words);
           CHECK(at->most_running <= static_cast<int>(most));
-          // Nobody of the server's said anything but that there is room once more.
+          // The server's program sent nothing; its only messages report free slots.
           CHECK(at->answers.counters().words_given >= static_cast<std::uint64_t>(words) / most / 2);
         },
         &p, window);
@@ -355,7 +356,7 @@ TEST_CASE("O3: a flood of words against a slow server stays within its window, a
 
 namespace {
 
-// Asks back before it answers.
+// Calls back before it responds.
 task<> ask_back(Requests* by, service* p, Request r) {
   const Response got = co_await by->call(*r.from(), echo_method, Slice(), Slice());
   CHECK(got.bytes == 0);
@@ -373,7 +374,8 @@ TEST_CASE("O3: both sides ask each other from their handlers through the tiniest
   p.answers.serve(20, [here](Request r) { return ask_back(&here->answers, here, std::move(r)); });
   p.asks.serve(20, [here](Request r) { return ask_back(&here->asks, here, std::move(r)); });
   p.asks.serve(echo_method, [here](Request r) { return echo(here, std::move(r)); });
-  // Each side's handler holds the only place of its window while it asks: the other's answers at once.
+  // Each side's handler holds the only slot of its window during its call; the other side answers
+  // at once.
   on.play(
       [](stage&, service* at) -> task<> {
         wire* const w = co_await join(*at);
@@ -409,9 +411,9 @@ TEST_CASE("O2: a call that is withdrawn before it has left takes no window along
         wire* const w = co_await join(*at);
         const MemoryRegion from = client_memory(s, 8);
         const MemoryRegion into = server_memory(s, 8);
-        // The place of its request is free again, and the peer has not been told yet.
+        // The slot of its request is free again, and the peer has not been notified yet.
         co_await at->answers.notify_acked(w->server, echo_method, Slice());
-        // Nothing leaves any more.
+        // Uses all credits, so that no further message is sent.
         std::size_t unasked = 0;
         for (int in_vain = 0; in_vain < 3;) {
           const result<void> sent = co_await w->client.tag_send(1, from).or_again().result();
@@ -427,7 +429,7 @@ TEST_CASE("O2: a call that is withdrawn before it has left takes no window along
         lost.cancel();
         const result<Response> withdrawn = co_await lost.result();
         CHECK(withdrawn.code() == errc::canceled);
-        // All that the peer knows of is in use, and stays so until there is a fourth.
+        // All slots that the peer was notified of are in use, until it is notified of a fourth.
         for (int i = 0; i < 3; ++i) co_await at->answers.notify(w->server, keep_method, Slice());
         co_await until_kept(*at, 3);
         notify_operation fourth = at->answers.notify(w->server, keep_method, Slice()).start();
@@ -451,7 +453,7 @@ TEST_CASE("O3: calls beyond the bounds wait their turn, or are told to come agai
         const auto try_one = [&](std::size_t bytes) {
           return at->asks.try_call(w->client, keep_method, from.all().first(bytes)).start();
         };
-        // The peer has not said yet how many it takes.
+        // The peer has not reported its window yet.
         CHECK(try_one(8).take_result().code() == errc::again);
         call_operation first = at->asks.call(w->client, keep_method, from.all().first(8)).start();
         co_await until_kept(*at, 1);
@@ -553,7 +555,8 @@ TEST_CASE(
     }
     while (kept[0].size() < window || kept[1].size() < window) co_await moment(s);
     for (int i = 0; i < 50; ++i) co_await moment(s);
-    // Their last credits, used by messages that cross, so that neither tells of the other's.
+    // Their last credits are used by messages that cross, so neither message returns the other's
+    // credit.
     message_send_operation there = w.client.tag_send(7, memory[0]).start();
     message_send_operation back = w.server.tag_send(7, memory[1]).start();
     co_await there;

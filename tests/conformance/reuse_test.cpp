@@ -1,4 +1,4 @@
-// Slots, operations and places for data of the program's own, used again.
+// Reuse of slots, operations, and the program's data in an endpoint.
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 #include <support/stage.hpp>
@@ -14,12 +14,12 @@ using namespace cordma::test;
 
 namespace {
 
-// In two parts: it takes a slot on every transport.
+// Two parts, so that the operation takes a slot on every transport.
 std::array<Slice, 2> halves(const MemoryRegion& m) {
   return {m.all().first(m.size() / 2), m.all().part(m.size() / 2, m.size() - m.size() / 2)};
 }
 
-// The completion that a transport would hand out for the request in this slot, at this generation.
+// The completion that a transport would return for the request in this slot, at this generation.
 transport::completion forged(std::uint32_t index, std::uint32_t generation) {
   transport::completion c;
   c.id = detail::request_id(index, generation);
@@ -213,7 +213,7 @@ TEST_CASE("D12: an operation is used again with other memory, and refuses what d
       CHECK(r.code() == errc::not_permitted);
       nowhere.again(here);
     }
-    // What failed with its connection says so again.
+    // An operation that failed with its connection fails again.
     w.client.abort();
     writing.again(here);
     const result<void> late = co_await writing.result();

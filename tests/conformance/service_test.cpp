@@ -1,4 +1,4 @@
-// The services beside rc: what each carries, and what an unreliable connection promises.
+// Services other than rc: the operations of each, and the guarantees of an unreliable connection.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -33,7 +33,7 @@ task<> settle(stage& on) {
 
 struct outcome {
   errc code = errc::ok;
-  bool moved = false;  // bytes, where they belong
+  bool moved = false;  // bytes arrived at their destination
 };
 
 task<outcome> execute_atomic(wire& w, opcode op, MemoryRegion target) {
@@ -55,7 +55,7 @@ send_operation make(Endpoint& e, opcode op, const RemoteSlice& remote, const Sli
   }
 }
 
-// One cell of the matrix.
+// Executes one cell of the matrix.
 task<outcome> execute(stage& on, wire& w, opcode op) {
   MemoryRegion local = client_memory(on, 8);
   MemoryRegion target = server_memory(on, 8);
@@ -114,7 +114,7 @@ TEST_CASE("L8: connecting with a service the transport lacks is not_supported, a
     connect_options to;
     to.endpoint = of(service::uc);
     if (on.caps().supports(service::uc, opcode::send)) {
-      // An accept answers with the same service, or not at all.
+      // An accept uses the service of the request, or fails.
       connect_operation connecting = on.client().connect(on.reach(listener), to).start();
       ConnectionRequest request = co_await listener.next();
       const result<Endpoint> other = co_await request.accept().result();
@@ -146,7 +146,7 @@ TEST_CASE(
       CHECK(r.why().message().find(transport::name(on.over())) != std::string::npos);
       co_return;
     }
-    // Two of cordma's may take each other for such a peer.
+    // Two cordma endpoints may each treat the other as such a peer.
     connect_operation connecting = on.client().connect(on.reach(*listener), to).start();
     ConnectionRequest request = co_await listener->next();
     Endpoint server = co_await request.accept();
@@ -238,7 +238,7 @@ TEST_CASE("L8: a uc connection that ends says so to everything that waits" *
     wire w = co_await connect(on, of(service::uc), of(service::uc));
     MemoryRegion in = server_memory(on, 8);
     recv_operation receiving = w.server.recv(in).start();
-    co_await on.client().flush();  // there is nobody to ask on uc
+    co_await on.client().flush();  // flush() has no peer to query on uc
     co_await w.client.close();
     const result<Received> r = co_await receiving.result();
     CHECK(r.code() == errc::flushed);
@@ -254,7 +254,7 @@ TEST_CASE("L1: a typed endpoint carries what its service does, and takes no endp
     MemoryRegion target = server_memory(on, 8);
     const RemoteMemory remote = exported(target);
     CHECK(uc_endpoint::from(std::move(w.client)).code() == errc::invalid_value);
-    REQUIRE(w.client);  // left as it was
+    REQUIRE(w.client);  // unchanged
     rc_endpoint typed = rc_endpoint::from(std::move(w.client)).value();
     const std::uint64_t old = co_await typed.fetch_add(remote, 3);
     CHECK(old == 0);

@@ -1,4 +1,4 @@
-// Sessions of requests whose server is a process of its own, which is killed.
+// Sessions of requests to a separate server process that is killed.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint16_t method = 1;
 constexpr std::size_t bytes = 50'000;
-constexpr std::uint32_t window = 2;  // requests that the server takes at a time
+constexpr std::uint32_t window = 2;  // maximum number of requests at the server at a time
 
 struct server {
   server(host& h, bool keeps)
@@ -53,7 +53,7 @@ task<> say_when_full(server* s, wire_to_peer* parent) {
   parent->tell("full");
 }
 
-// Until it is killed.
+// Accepts connections until it is killed.
 task<int> accept_all(host& h, wire_to_peer& parent, std::string port, bool keeps) {
   server s(h, keeps);
   Listener listener = h.worker.listen(own_host() + ":" + port).value();
@@ -98,7 +98,7 @@ task<> outlive(host& h, child_process& first, child_process& second) {
   session_options o;
   o.first_pause = std::chrono::milliseconds(1);
   o.longest_pause = std::chrono::milliseconds(20);
-  o.most_failures = 10'000;  // as long as the second one takes to begin
+  o.most_failures = 10'000;  // enough until the second server has started
   RequestSession session(h.worker, messages, requests, {own_host() + ":" + port}, o);
   const MemoryRegion request = h.context.allocate(bytes, every_right).value();
   fill(request.bytes(), 7);
@@ -106,7 +106,7 @@ task<> outlive(host& h, child_process& first, child_process& second) {
   for (int i = 0; i < 3; ++i) rooms.push_back(h.context.allocate(bytes, every_right).value());
   asked once;
   asked again;
-  asked waits;  // its turn, when the server is killed
+  asked waits;  // waits for a slot when the server is killed
   session_call_options repeatable;
   repeatable.idempotent = true;
   task_context& me = co_await this_task();

@@ -20,19 +20,19 @@ using namespace cordma::test;
 
 namespace {
 
-// Messages that came when there was no receive, as a device counts them; 0 without one.
+// Number of messages that arrived without a receive, as a device counts them; 0 without a device.
 long without_receive() {
   const bool device = transport_under_test() == transport::kind::verbs;
   return device ? std::stol(told("rdma-counter rcvd_rnr_err")) : 0;
 }
 
-// Long enough for a message that found no receive to have been offered again.
+// Waits long enough for a message without a receive to be retried.
 task<> until_refused(stage& on, long before) {
   for (int i = 0; i < 3000; ++i) co_await moment(on);
   while (on.over() == transport::kind::verbs && without_receive() < before + 3) co_await yield();
 }
 
-// What is held by the device; nothing without one.
+// Resources held by the device; empty without a device.
 std::string held_by_device() {
   return transport_under_test() == transport::kind::verbs ? on_device() : std::string();
 }
@@ -41,7 +41,7 @@ struct crowd {
   std::vector<wire> wires;
 };
 
-// `count` connections whose server sides receive from `arrivals`.
+// `count` connections; their server sides receive from `arrivals`.
 task<crowd> gather(stage& on, SharedReceive& arrivals, std::size_t count,
                    endpoint_options client = {}) {
   crowd all;
@@ -71,12 +71,12 @@ task<> send_some(Endpoint* to, MemoryRegion from, std::uint64_t sender, std::uin
     fill(from.bytes().subspan(sizeof h, bytes - sizeof h), sender * 1000 + number);
     send_operation op = to->send(from.all().first(bytes));
     const result<void> sent = co_await op.result();
-    if (!sent) co_return;  // it was ended
+    if (!sent) co_return;  // the connection was ended
     for (std::size_t i = d.below(4); i > 0; --i) co_await yield();
   }
 }
 
-// Checks whose it is, and that it is the next of that.
+// Checks the sender of the message, and that it is the next one of that sender.
 void is_next(Arrival& a, const crowd& all, std::vector<std::uint64_t>& expected) {
   REQUIRE(a.ended() == nullptr);
   const std::span<const std::byte> bytes = a.message().bytes();
@@ -97,7 +97,7 @@ task<> expect_all(SharedReceive* arrivals, const crowd* all, std::uint64_t each)
   }
 }
 
-// So many messages of one endpoint, one at a time.
+// Sends `count` messages from one endpoint, one at a time.
 task<> send_words(Endpoint* to, MemoryRegion from, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     from.as<std::uint64_t>()[0] = i;
@@ -148,7 +148,7 @@ TEST_CASE("Q3: of 32 endpoints on one queue each message is told whose it is, in
 
 namespace {
 
-// What is received is kept until the device says that its receives run out.
+// Keeps received messages until the device reports that its receives run low.
 struct keeper {
   std::vector<Arrival> kept;
   int refills = 0;
@@ -274,7 +274,7 @@ TEST_CASE("Q3: starved, a sender whose patience ends is told so; the others go o
     }
     const long before = without_receive();
     static_cast<void>(
-        co_await all.wires[0].client.send(out).result());  // on shm it is done at once
+        co_await all.wires[0].client.send(out).result());  // on shm it completes at once
     const result<void> none = co_await all.wires[0].client.flush().result();
     REQUIRE_FALSE(none.ok());
     CHECK(none.why().first_cause().code() == errc::remote_not_ready);
@@ -308,7 +308,7 @@ task<> count_others(SharedReceive* arrivals, const crowd* all, std::vector<std::
       ++ended;
       continue;
     }
-    CHECK((*ends)[at] == 0);  // word of the end comes last
+    CHECK((*ends)[at] == 0);  // the end is reported last
     if (at < 2) continue;
     is_next(a, *all, *got);
     ++healthy;
@@ -331,7 +331,7 @@ TEST_CASE("Q3: endpoints that are killed in the middle take nothing from the oth
     std::vector<std::uint64_t> got(endpoints);
     std::vector<int> ends(endpoints);
     {
-      // One ends on the sender's side and one on ours, each while its message is under way.
+      // One connection ends on the sender's side and one on the receiver's, during their transfers.
       MemoryRegion out = client_memory(on, long_one);
       std::array<send_operation, 2> halves{all.wires[0].client.send(out).start(),
                                            all.wires[1].client.send(out).start()};
@@ -349,7 +349,7 @@ TEST_CASE("Q3: endpoints that are killed in the middle take nothing from the oth
     CHECK(ends[1] == 1);
     for (std::size_t i = 2; i < endpoints; ++i) CHECK(got[i] == each);
     CHECK(arrivals.attached() == endpoints - 2);
-    // Not one receive is missing: the pool is taken in whole.
+    // No receive is missing: the messages use the complete pool.
     std::vector<Arrival> kept;
     task_context& again = co_await this_task();
     scope rest(again);
@@ -381,7 +381,7 @@ TEST_CASE("Q3: receives of its own, and what else a shared queue rules out, are 
     CHECK(arrivals.attach(all.wires[0].client).code() == errc::invalid_value);
     endpoint_options o;
     o.shared = arrivals.queue();
-    CHECK(on.client().prepare(o).code() == errc::invalid_value);  // another Worker's
+    CHECK(on.client().prepare(o).code() == errc::invalid_value);  // of another Worker
     o.type = transport::service::uc;
     CHECK(on.server().prepare(o).code() == errc::not_supported);
     const auto made = [&](std::uint32_t depth, std::uint32_t low) {
@@ -427,7 +427,8 @@ TEST_CASE(
     wire other = co_await connect(on, endpoint_options(), o);
     CHECK(arrivals.attach(other.server).ok());
     co_await send_words(&other.client, out, 1);
-    const Arrival a = co_await arrivals.next();  // not the third of the one that is gone
+    // not the third message of the destroyed connection
+    const Arrival a = co_await arrivals.next();
     CHECK(a.from() == &other.server);
   });
 }

@@ -1,4 +1,4 @@
-// Peers whose endpoint carries no messages, or not yet.
+// Peers with an endpoint that carries no messages, or none yet.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 

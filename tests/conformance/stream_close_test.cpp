@@ -1,4 +1,4 @@
-// What the close of a stream promises (N3): that all that was written is at the peer, or that it fails.
+// The guarantee of a stream's close (N3): all written bytes have arrived at the peer, or it fails.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -61,7 +61,7 @@ TEST_CASE("N2: an uncopied write that is cut off tells what for, though it would
           stream_pair p = co_await open_streams(s, stream_options(), small);
           const MemoryRegion out = client_memory(s, 10'000);
           s.net().partition("client", "server");
-          co_await p.client.write(out.bytes().first(8));  // its request fails by itself
+          co_await p.client.write(out.bytes().first(8));  // its request fails on its own
           stream_write_operation writing = p.client.write(out.all());
           if (!waits) writing.or_again();
           writing.start();
@@ -146,7 +146,7 @@ TEST_CASE("N3: closing fails where the peer has all but the end, and did not clo
 
 namespace {
 
-// In four pieces.
+// Writes in four pieces.
 task<> write_all(Stream* to, std::span<const std::byte> bytes, bool* written) {
   try {
     for (std::size_t at = 0; at < bytes.size(); at += 250) {
@@ -169,7 +169,7 @@ TEST_CASE("N3: what the peer writes while this side closes can still be read, or
           std::vector<std::byte> bytes(1000);
           fill(bytes, 4);
           std::vector<std::byte> in(bytes.size());
-          // What a first write has to find out is known then.
+          // The setup that a first write needs is complete after this.
           co_await p.server.write(bytes);
           co_await p.client.read(in);
           errc outcome = errc::unknown;
@@ -184,7 +184,7 @@ TEST_CASE("N3: what the peer writes while this side closes can still be read, or
           CHECK(outcome == errc::ok);
           std::ranges::fill(in, std::byte{0});
           const std::size_t there = p.client.peek().size();
-          // Simulated, they arrive together.
+          // On the simulator the bytes arrive together.
           CHECK((there == 0 || there == in.size() || s.over() != transport::kind::sim));
           co_await p.client.read(std::span(in).first(there));
           CHECK(filled(std::span(in).first(there), 4));
@@ -199,7 +199,7 @@ TEST_CASE("N3: what the peer writes while this side closes can still be read, or
 }
 
 TEST_CASE("N3: a stream that is destroyed while it closes ends that, wherever it waits") {
-  for (int turns = 1; turns < 12; ++turns) {  // it has begun
+  for (int turns = 1; turns < 12; ++turns) {  // the close has begun
     CAPTURE(turns);
     stage on;
     on.play(
@@ -231,7 +231,7 @@ task<errc> write_all(Stream* to, std::span<const std::byte> bytes) {
   co_return errc::ok;
 }
 
-// Woken in the same pass as the writer, whose window is told then.
+// Resumed in the same pass as the writer, which receives new window in that pass.
 task<errc> destroy_at_a_word(std::optional<Stream>* s) {
   std::byte word{};
   co_await (*s)->read_some(std::span(&word, 1));

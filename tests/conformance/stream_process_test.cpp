@@ -1,4 +1,5 @@
-// The close of a stream whose peer is a process of its own, which is stopped, and goes on or is killed.
+// The close of a stream to a separate peer process that is stopped, and then continues or is
+// killed.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -76,7 +77,7 @@ task<> close_while_it_is_stopped(host& h, child_process& peer, bool goes_on) {
 
 }  // namespace
 
-// An RDMA device takes them, and says so, whatever its process does.
+// An RDMA device receives and acknowledges the bytes, whatever its process does.
 TEST_CASE("N3: bytes on their way to a stopped process are not there: closing waits for it" *
           not_on({transport::kind::sim, transport::kind::verbs},
                  "the simulator is one process, and a device takes bytes for a stopped one")) {

@@ -1,4 +1,5 @@
-// Streams (N1 to N3): bytes in order in whatever pieces, half-close, flow control, mapped memory.
+// Streams (N1 to N3): bytes in order in pieces of any size, half-close, flow control, mapped
+// memory.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 #include <support/stream_pair.hpp>
@@ -21,7 +22,7 @@ using namespace cordma::test;
 
 namespace {
 
-// Bytes as a function of their place, in pieces of chance.
+// Bytes as a function of their position, in pieces of random size.
 std::byte at(std::uint64_t place) { return static_cast<std::byte>(place * 131 >> 3); }
 
 task<> write_all(Stream* to, MemoryRegion room, std::uint64_t bytes, std::uint64_t seed) {
@@ -98,7 +99,8 @@ TEST_CASE("N1: what is written is read, in order, whatever the pieces and the wi
 
 namespace {
 
-// A text without an end: it begins again after a prime number of bytes, which no buffer or window divides.
+// An endless text: it repeats after a prime number of bytes, which no buffer or window size
+// divides.
 constexpr std::size_t period = 1'048'583;
 constexpr std::size_t longest_piece = 200'000;
 
@@ -151,7 +153,7 @@ task<> echo(Stream* of) {
 
 TEST_CASE(
     "N1: an echo brings back what was said, in pieces of chance [1 GiB; 16 MiB on verbs, sim]") {
-  // Simulated, each packet is computed.
+  // The simulator computes each packet.
   const bool simulated = transport_under_test() == transport::kind::sim;
   const std::uint64_t bytes =
       simulated ? rounds_under_test(1 << 24)
@@ -193,7 +195,7 @@ TEST_CASE("N2: a reader that stalls holds its writer at the window, and loses no
     std::vector<std::byte> got(1000);
     co_await p.server.read(got);
     CHECK(std::ranges::equal(got, std::span(all).first(1000)));
-    // A read that is canceled loses nothing either.
+    // A canceled read does not lose bytes either.
     stream_read_operation waits = p.server.read_some(got).start();
     waits.cancel();
     CHECK(waits.take_result().code() == errc::canceled);
@@ -240,7 +242,7 @@ TEST_CASE(
 
 namespace {
 
-// Of each length some, all started before the first is done.
+// Writes pieces of increasing lengths, all started before the first is done.
 task<> write_side_by_side(Stream* to, MemoryRegion all) {
   std::vector<stream_write_operation> under_way;
   std::size_t at = 0;
@@ -303,7 +305,7 @@ TEST_CASE("N2: an uncopied write that is given up ends with what was posted of i
             const std::size_t written = co_await started;
             CHECK(written == 1000);
           }
-          stream_write_operation none = p.client.write(all).start();  // there is no room
+          stream_write_operation none = p.client.write(all).start();  // no space is free
           none.cancel();
           CHECK(none.take_result().code() == errc::canceled);
           std::array<std::byte, 1000> got{};
@@ -419,7 +421,7 @@ namespace {
 
 constexpr std::byte the_last{7};
 
-// Few notices, as many of them used by data as may be, and then as many regions as may be mapped.
+// With few notices: data uses as many as it may, then as many regions are mapped as are allowed.
 task<> use_all_notices(stage* on, Stream* s, MemoryRegion memory) {
   const std::byte one[1] = {};
   for (int i = 0; i < 16; ++i) {
@@ -493,7 +495,7 @@ namespace {
 
 constexpr std::uint32_t large = 1U << 26;
 
-// In all memory files of this process.
+// Bytes allocated in all memory files of this process.
 std::uint64_t allocated_bytes() {
   std::uint64_t all = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -514,9 +516,9 @@ TEST_CASE("N2: a peer that offers a large window gets no more memory of this sid
     const std::uint64_t before = allocated_bytes();
     stream_pair p = co_await open_streams(s, {.window_bytes = 4096}, {.window_bytes = large});
     const std::uint64_t taken = allocated_bytes() - before;
-    CHECK(taken >= large);  // the ring of the one that offers
+    CHECK(taken >= large);  // the ring of the side that offers the window
     CHECK(taken < large + large / 2);
-    // And all of the window is used nevertheless.
+    // The complete window is used nevertheless.
     const MemoryRegion out = client_memory(s, large / 16);
     fill(out.bytes(), 3);
     for (int i = 0; i < 2; ++i) {

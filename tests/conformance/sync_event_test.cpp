@@ -1,4 +1,4 @@
-// A SyncEvent that peers publish to and subscribe to: one word, its owner's, over connections.
+// A SyncEvent that peers publish to and subscribe to: one word of its owner, used over connections.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -30,7 +30,7 @@ constexpr sync_event_options unannounced{.publisher = sync_location::remote,
                                          .subscriber = sync_location::remote,
                                          .notices = sync_notices::none};
 
-// The server's event as the client has it, over its end of a connection.
+// The server's event as the client imports it, over the client's end of a connection.
 RemoteSyncEvent imported(stage& on, const SyncEvent& event, Endpoint& over) {
   const std::vector<std::byte> blob = event.export_remote().value();
   RemoteSyncEvent remote = RemoteSyncEvent::import(on.client_context(), blob).value();
@@ -38,7 +38,7 @@ RemoteSyncEvent imported(stage& on, const SyncEvent& event, Endpoint& over) {
   return remote;
 }
 
-// A connection, and an event at its server's end that is listened to.
+// A connection, and an event that listens on the server's end.
 struct pair_of_ends {
   pair_of_ends(stage& on, wire connected, const task_context& me,
                const sync_event_options& options = open_to_peers)
@@ -58,7 +58,7 @@ task<> hang_up(pair_of_ends* ends) {
   co_await ends->listening.join();
 }
 
-// Until the peer sees it.
+// Waits until the peer reads this value.
 task<> until_equal(stage* on, RemoteSyncEvent* remote, std::uint64_t value) {
   std::uint64_t seen = co_await remote->get();
   while (seen != value) {
@@ -239,7 +239,7 @@ TEST_CASE("E4: a counter that flips between 0 and all ones is never seen mixed, 
 
 namespace {
 
-// One slot of memory, handed to and fro by the counter: odd, it is the owner's turn; even, the peer's.
+// One slot of memory, passed back and forth by the counter: the owner's if odd, the peer's if even.
 constexpr std::uint64_t rounds = 200;
 
 task<> owner_side(SyncEvent* event, MemoryRegion* memory) {
@@ -342,14 +342,14 @@ namespace {
 
 connect_options unasked() {
   connect_options o;
-  o.endpoint.peer_timeout = std::chrono::hours(1);  // who looks after the peer wakes for it
+  o.endpoint.peer_timeout = std::chrono::hours(1);  // a probe of the peer would wake the reactor
   return o;
 }
 
-// What the owner, on a thread of its own, tells the peer.
+// Values that the owner, on a separate thread, passes to the peer.
 struct owner_elsewhere {
   std::atomic<int> port{0};
-  std::vector<std::byte> blob;  // before `port`
+  std::vector<std::byte> blob;  // written before `port`
   std::atomic<bool> asleep{false};
   std::atomic<std::chrono::steady_clock::time_point> woken{};
 
@@ -361,7 +361,7 @@ struct owner_elsewhere {
 };
 
 task<> sleep_until_changed(owner_elsewhere* shared, host* h) {
-  constexpr std::uint64_t few = 16;  // steps, of which none looks whether something is there
+  constexpr std::uint64_t few = 16;  // passes of the reactor, none of which polls
   SyncEvent event(h->context, open_to_peers);
   event.start(h->worker).value();
   shared->blob = event.export_remote().value();
@@ -374,7 +374,7 @@ task<> sleep_until_changed(owner_elsewhere* shared, host* h) {
   listening.spawn(event.listen(e));
   const reactor& loop = h->worker.loop();
   sync_operation<std::uint64_t> waits = event.wait_gt(0).start();
-  // What takes the processor from this thread counts as its own, so one second of several decides.
+  // Time taken by other threads counts as this thread's, so one good second of several decides.
   duration used = 1s;
   for (int second = 0; second < 20 && used * 100 >= 1s; ++second) {
     const reactor_counters awake = loop.counters();
@@ -560,7 +560,7 @@ TEST_CASE("E9: peers get the rights of their location, and no others, whatever t
       CHECK(set == (publishes ? errc::ok : errc::not_permitted));
       CHECK(added == (publishes ? errc::ok : errc::not_permitted));
       CHECK(got == (publishes ? errc::not_permitted : errc::ok));
-      // By the key in the blob, without asking RemoteSyncEvent.
+      // Uses the key from the blob, without RemoteSyncEvent.
       const std::vector<std::byte> blob = event.export_remote().value();
       const detail::blob word = detail::decode_sync(blob)->word;
       const RemoteSlice raw(word.addr, word.length, word.keys);
@@ -640,7 +640,7 @@ TEST_CASE("E11: an event that is destroyed while a peer adds refuses it, and lat
 
 namespace {
 
-// What the child of the process tests does: publishes by every means, the last value last.
+// The child of the process tests: publishes in every way, the last value last.
 constexpr std::uint64_t last_value = 0x1234'5678'9ABC'DEF0;
 constexpr std::uint64_t child_flips = 5000;
 
@@ -662,7 +662,7 @@ task<int> publish(host& h, std::string server) {
   co_return 0;
 }
 
-// Looks as often as it can, and waits as well.
+// Reads the value as often as it can, and also waits for it.
 task<> watch_child(host& h, Listener& listener, child_process& child) {
   SyncEvent event(h.context, open_to_peers);
   event.start(h.worker).value();

@@ -1,4 +1,4 @@
-// Tagged messages: what is canceled in the moment in which it is matched has one outcome.
+// Tagged messages: an operation that is canceled at the moment of its match has one outcome.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
@@ -15,13 +15,14 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::size_t short_bytes = 8;
-constexpr std::size_t long_bytes = 9000;  // announced, and fetched by the receive
+// rendezvous: announced by an offer, and read by the receive
+constexpr std::size_t long_bytes = 9000;
 
-// One message that nobody has asked for, and a second one has to wait.
+// One unexpected message is allowed; a second one has to wait.
 constexpr message_options usual{.eager_bytes = 4096, .credits = 1};
 constexpr std::uint64_t in_the_way = 0;  // a tag
 
-// Both ends, and what became of the races so far.
+// Both ends, and the state of the races so far.
 struct arena {
   explicit arena(stage& on)
       : stage_of(on), client(on.client(), usual), server(on.server(), usual) {}
@@ -38,13 +39,13 @@ struct arena {
   std::uint64_t canceled = 0;
 };
 
-// Whether it got what was sent under this number.
+// True if the receive has the message with this number.
 bool has_got(const arena& a, const TagReceived& got, std::uint64_t number, std::size_t bytes) {
   return got.tag == number && got.bytes == bytes && a.in.as<std::uint64_t>()[0] == number;
 }
 
-// One message and one receive that is canceled, or whose time is over, a few passes after both are under way:
-// that receive has the message or the next one has.
+// One message and one receive that is canceled, or reaches its deadline, a few passes after both
+// have started. Either this receive or the next one has the message.
 task<> race_receive(arena* a, std::uint64_t number) {
   arena& x = *a;
   const std::size_t bytes = x.d.below(4) == 0 ? long_bytes : short_bytes;
@@ -70,8 +71,9 @@ task<> race_receive(arena* a, std::uint64_t number) {
   co_await sent;
 }
 
-// One send that waits behind a message, which is received, and is canceled a few passes later: the receive of its
-// tag gets it only if it says that it was sent, and else the one that is sent then.
+// One send that waits behind a message. That message is received, and the send is canceled a few
+// passes later. The receive of its tag has it only if the send succeeded, and otherwise the send
+// that follows.
 task<> race_send(arena* a, std::uint64_t number) {
   arena& x = *a;
   const std::size_t bytes = x.d.below(2) == 0 ? long_bytes : short_bytes;
@@ -91,7 +93,7 @@ task<> race_send(arena* a, std::uint64_t number) {
   }
   const TagReceived got = co_await receiving;
   CHECK(has_got(x, got, number, bytes));
-  CHECK_FALSE(x.server.tag_probe(number));  // once, and no more
+  CHECK_FALSE(x.server.tag_probe(number));  // received exactly once
 }
 
 using race = task<> (*)(arena*, std::uint64_t);
@@ -131,7 +133,7 @@ namespace {
 
 enum class fate : std::uint8_t { canceled, destroyed };
 
-// A receiver that takes nothing by itself.
+// A receiver that consumes no message without a receive of the test.
 struct idle_receiver : two_messages {
   idle_receiver(stage& on, std::uint32_t credits)
       : two_messages(on, usual, {.eager_bytes = 4096, .credits = credits}) {}
@@ -163,7 +165,7 @@ task<> go_on_behind(stage* on, idle_receiver* r, fate how) {
   const MemoryRegion out =
       on->client_context().allocate(long_bytes, access::local_write | access::remote_read).value();
   const MemoryRegion in = server_memory(*on, long_bytes);
-  // As many as may be announced, and one more, for which there would be a credit.
+  // The maximum number of offers, and one message more, for which a credit would be left.
   std::vector<message_send_operation> announced;
   constexpr std::uint64_t most_announced = 64;
   for (std::uint64_t i = 0; i < most_announced; ++i) {

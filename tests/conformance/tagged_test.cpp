@@ -1,4 +1,4 @@
-// Tagged messages (K6): who gets which, short ones and long ones, what waits, and what ends.
+// Tagged messages (K6): matching, eager and rendezvous messages, waiting, and endings.
 #include <doctest/doctest.h>
 #include <support/message_wire.hpp>
 #include <support/stage.hpp>
@@ -21,15 +21,15 @@ namespace {
 
 using sizes = std::initializer_list<std::size_t>;
 
-// Both sides with Messages, and a connection that carries them.
-// On every transport alike: what is long, and what is not.
+// Both sides have Messages, and a connection carries them. The limit between eager and rendezvous
+// messages is the same on every transport.
 constexpr message_options usual{.eager_bytes = 8192};
 
 struct post_office : two_messages {
   explicit post_office(stage& on, message_options of_server = usual,
                        message_options of_client = usual)
       : two_messages(on, of_client, of_server) {}
-  std::deque<wire> wires;  // they stay where they are
+  std::deque<wire> wires;  // addresses are stable
 };
 
 task<wire*> join(stage& on, post_office& p, connect_options to = {}, connect_options from = {}) {
@@ -40,7 +40,7 @@ task<wire*> join(stage& on, post_office& p, connect_options to = {}, connect_opt
 
 constexpr std::size_t room_bytes = std::size_t{1} << 20;
 
-// How a long message comes over follows from what the peer may do with either side's memory.
+// The transfer of a rendezvous message depends on the peer's rights on the memory of either side.
 struct way {
   const char* name;
   cordma::access from;
@@ -95,7 +95,7 @@ TEST_CASE("K6: messages of every size reach the receive of their tag, posted bef
 
 TEST_CASE(
     "K8: up to the transport's own threshold a message is sent at once, and from there on read") {
-  constexpr std::size_t frame = 16;  // ahead of a message that is sent at once
+  constexpr std::size_t frame = 16;  // bytes in front of an eager message
   stage on;
   post_office p(on, {}, {});
   on.play(
@@ -145,7 +145,7 @@ TEST_CASE("K6: the first receive posted that accepts it; the first message that 
           return from.all().part(8 * n, 8);
         };
         const auto value = [&](std::uint64_t place) { return into.as<std::uint64_t>()[place]; };
-        // 0x1? from anybody before 0x12 from b before 0x12.
+        // 0x1? from any peer before 0x12 from b before 0x12.
         tag_recv_operation masked =
             office->server.tag_recv(0x10, into.all().part(0, 8), ~std::uint64_t{0xF}).start();
         tag_recv_operation from_b = b.server.tag_recv(0x12, into.all().part(8, 8)).start();
@@ -162,7 +162,7 @@ TEST_CASE("K6: the first receive posted that accepts it; the first message that 
         CHECK(value(0) == 1);
         CHECK(value(2) == 2);
         CHECK(value(1) == 3);
-        // Unexpected: two of one tag come out in their order, whatever lies between.
+        // Unexpected messages of one tag are received in order, with others between them.
         co_await a.client.tag_send(9, number(4));
         co_await a.client.tag_send(7, number(5));
         co_await a.client.tag_send(9, number(6));
@@ -194,7 +194,7 @@ TEST_CASE("K6: long messages come over whatever the peer may do with their memor
             CAPTURE(bytes);
             fill(from.bytes().first(bytes), bytes);
             std::ranges::fill(into.bytes(), std::byte{0});
-            // Of three slices, and one that is empty; the second begins in the middle of a frame.
+            // Three slices and an empty one; the second begins in the middle of a frame.
             const std::vector<Slice> gathered{
                 from.all().first(5), from.all().part(5, bytes / 2), from.all().first(0),
                 from.all().part(5 + bytes / 2, bytes - 5 - bytes / 2)};
@@ -264,7 +264,8 @@ TEST_CASE("a long message whose sender, receive or connection goes meanwhile") {
           std::optional<MemoryRegion> from(client_memory(s, room_bytes, as->from));
           const MemoryRegion into = server_memory(s, room_bytes, as->into);
           fill(from->bytes(), 3);
-          // Nobody waits for its end: it arrives all the same, from memory that is kept until then.
+          // The send is abandoned: its message arrives all the same, from memory that is kept until
+          // then.
           {
             message_send_operation left = w.client.tag_send(1, from->all()).start();
             while (!office->server.tag_probe(1)) co_await moment(s);
@@ -273,7 +274,8 @@ TEST_CASE("a long message whose sender, receive or connection goes meanwhile") {
           const auto whole = co_await w.server.tag_recv(1, into.all());
           CHECK(whole.bytes == room_bytes);
           CHECK(filled(into.bytes(), 3));
-          // The receive is gone: its message is taken, and the next one is the next receive's.
+          // The receive was destroyed: its message is consumed, and the next one goes to the next
+          // receive.
           const MemoryRegion again = client_memory(s, room_bytes, as->from);
           fill(again.bytes(), 4);
           message_send_operation taken = w.client.tag_send(2, again.all()).start();
@@ -283,7 +285,7 @@ TEST_CASE("a long message whose sender, receive or connection goes meanwhile") {
           co_await w.client.tag_send(2, again.all().first(8));
           const auto short_one = co_await w.server.tag_recv(2, into.all().first(8));
           CHECK(short_one.bytes == 8);
-          // The connection breaks under way: each side learns of it, once.
+          // The connection breaks during the transfer: the operation of each side ends once.
           message_send_operation cut = w.client.tag_send(3, again.all()).start();
           while (!office->server.tag_probe(3)) co_await moment(s);
           tag_recv_operation cut_too = w.server.tag_recv(3, into.all()).start();
@@ -362,12 +364,12 @@ TEST_CASE(
           co_await sent;
           claimed.reset();
         }
-        // Dropped unread: a long one is refused.
+        // A rendezvous message that is dropped unread is rejected.
         message_send_operation unwanted = w.client.tag_send(4, from.all()).start();
         while (!office->server.tag_claim(4)) co_await moment(s);
         const result<void> end = co_await unwanted.result();
         CHECK(end.code() == errc::rejected);
-        // Its connection goes before it is read.
+        // Its connection ends before it is read.
         message_send_operation cut = w.client.tag_send(5, from.all()).start();
         std::optional<TaggedMessage> kept;
         while (!kept) {
@@ -417,7 +419,7 @@ TEST_CASE("K6: an endpoint probes and claims what came from it alone") {
         CHECK_FALSE(office->server.tag_probe(0, 0));
         claimed.reset();
         other.reset();
-        // One that carries plain messages has none.
+        // An endpoint for plain messages has no tagged ones.
         wire plain = co_await connect(s);
         CHECK_FALSE(plain.server.tag_probe(0, 0));
         CHECK_FALSE(plain.server.tag_claim(0, 0));
@@ -444,7 +446,7 @@ TEST_CASE("a flood that nobody receives waits at its sender, and nothing of it i
         const auto done = std::ranges::count_if(sends, [](const auto& op) { return op.done(); });
         CHECK(done >= 8);
         CHECK(done <= 8);
-        // Another connection goes on.
+        // Another connection is not affected.
         wire* const another = co_await join(s, *office);
         wire& other = *another;
         co_await other.client.tag_send(flood, from.all().first(8));
@@ -483,7 +485,8 @@ TEST_CASE("a receive that is canceled gets nothing, one that is destroyed neithe
           CHECK(filled(into.bytes().subspan(200'000, bytes), bytes));
           std::ranges::fill(into.bytes(), std::byte{0});
         }
-        // While it reads: what lands, lands, and the next message is the next receive's.
+        // Destroyed during the read: the read completes, and the next message goes to the next
+        // receive.
         message_send_operation sent = w.client.tag_send(1, from.all()).start();
         while (!office->server.tag_probe(1)) co_await moment(s);
         { tag_recv_operation destroyed = w.server.tag_recv(1, into.all().first(200'000)).start(); }
@@ -526,7 +529,7 @@ TEST_CASE("what waits when a connection ends learns of it; what is here can be r
         co_await other.client.tag_send(7, from.all().first(8));
         const auto got_fifth = co_await of_all;
         CHECK(got_fifth.from == &other.server);
-        // Announced, and never asked for.
+        // Announced by an offer, and never matched.
         message_send_operation offered = other.client.tag_send(8, from.all()).start();
         while (!office->server.tag_probe(8)) co_await moment(s);
         other.server.abort();
@@ -584,7 +587,7 @@ TEST_CASE("what such an endpoint cannot do is refused, and says why") {
         CHECK_THROWS_AS(Messages(s.client(), {.eager_bytes = 100}), error);
         CHECK_THROWS_AS(Messages(s.client(), {.credits = 0}), error);
         CHECK_THROWS_AS(Messages(s.client(), {.hello_timeout = duration::zero()}), error);
-        // One-sided operations go on beside the messages.
+        // One-sided operations work beside the messages.
         co_await w.client.write(exported(elsewhere).all(), from.all().first(64));
         co_await w.client.flush();
       },

@@ -1,4 +1,5 @@
-// One Context for many threads, each with a Worker of its own; and what a foreign thread may not do.
+// One Context for many threads, each with a separate Worker; and calls that a foreign thread may
+// not make.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/message_wire.hpp>
@@ -27,14 +28,14 @@ constexpr std::size_t workers = 8;
 const std::uint64_t rounds = rounds_under_test(300, 150);
 constexpr std::size_t size = 5000;
 
-// What the threads tell each other: where each listens.
+// Shared by the threads: the port of each listener.
 struct ring_of_workers {
   Context context{host::only()};
   std::array<std::atomic<int>, workers> ports{};
   std::atomic<std::uint64_t> wrong{0};
 };
 
-// Each round takes memory from the Context that all share, and gives it back.
+// Each round allocates memory from the shared Context, and releases it.
 task<> speak(ring_of_workers* ring, Endpoint* to, std::uint64_t number) {
   for (std::uint64_t round = 0; round < rounds; ++round) {
     MemoryRegion out = ring->context.allocate(size).value();
@@ -247,7 +248,7 @@ task<> keep_request(std::unique_ptr<Request>* at, Request r) {
 
 using careless_word = void (*)(correspondence& c);
 
-// A message is here that nobody has asked for, another one is held, and so is a request.
+// The Worker has an unexpected message; the program holds another message, and a request.
 task<> correspond(stage& s, careless_word what) {
   Messages client(s.client());
   Messages server(s.server());
@@ -317,7 +318,7 @@ TEST_CASE("D2: Requests that are made on a foreign thread are no_lock") {
 
 namespace {
 
-// Made on a thread that ends before them.
+// Created on a thread that exits before they are destroyed.
 struct orphans {
   host at;
   MemoryRegion memory = at.context.allocate(4096).value();
@@ -349,7 +350,7 @@ TEST_CASE(
       o->at.worker.run(connect_orphans(o.get()));
       o->pending.emplace(o->client->recv(o->memory.slice(0, 8).value()).start());
     }).join();
-    // The message of this thread arrives: who runs the Worker owns it from then on.
+    // The message of this thread arrives: the thread that runs the Worker owns it from then on.
     if (order == 0) {
       o->at.worker.run([](orphans* all) -> task<> {
         co_await all->server->send(all->memory.slice(8, 8).value());
@@ -367,7 +368,7 @@ TEST_CASE(
 
 namespace {
 
-// Coroutines that wait for something of each kind of object, and what they were told at the end of it.
+// Coroutines that wait on each kind of object, and the results they received when it ended.
 struct waiting_room {
   host at;
   MemoryRegion memory = at.context.allocate(64).value();

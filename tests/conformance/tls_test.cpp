@@ -1,4 +1,4 @@
-// Stream libraries run on a Stream unchanged: Asio's own, and TLS by OpenSSL.
+// Stream libraries run on a Stream unchanged: Asio, and TLS by OpenSSL.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -31,7 +31,7 @@ struct freed_by {
   }
 };
 
-// A key, and a certificate for it that it has signed itself.
+// A key, and a self-signed certificate for it.
 void identify(asio::ssl::context& tls) {
   const std::unique_ptr<EVP_PKEY, freed_by<&EVP_PKEY_free>> key(EVP_EC_gen("P-256"));
   const std::unique_ptr<X509, freed_by<&X509_free>> certificate(X509_new());

@@ -1,4 +1,4 @@
-// What is wrong with a request is found before it is posted, always: there is no mode to switch on.
+// Errors in a request are always found before it is posted: there is no mode to enable.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 

@@ -1,4 +1,5 @@
-// A peer's memory by plain loads: where it can be had, what it shows, and how long.
+// Views of a peer's memory for plain loads: which memory has them, their contents, and their
+// lifetime.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -88,7 +89,7 @@ TEST_CASE("a view outlives its endpoint, the connection and the peer's registrat
       co_await w.client.read(remote, mine);
       kept = w.client.view(remote).value();
       target.deregister().value();
-      // What makes other memory known lets go of what has ended.
+      // An access to another region releases the mappings of regions that have ended.
       MemoryRegion other = server_memory(on, bytes);
       co_await w.client.read(exported(other), mine);
       co_await w.client.close();

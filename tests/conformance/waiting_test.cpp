@@ -1,4 +1,5 @@
-// Waiting without losing a wake-up. What is simulated runs in real time here, or it would not sleep.
+// Waiting without losing a wake-up. The simulator runs in real time here; otherwise it would not
+// sleep.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -21,14 +22,14 @@ constexpr const char* simulated_below =
     "both hosts share one reactor there: the case about a packet that leaves is its form of this";
 constexpr const char* real_below = "two reactors hunt each other there, in the case before";
 
-// A sanitizer is slow.
+// Fewer rounds under a sanitizer, which is slow.
 std::uint64_t rounds_per_window() { return rounds_under_test(100'000, 2'000); }
 
-// Lies in wait for the moment in which a reactor is about to sleep: once before it arms, once between
-// arming and the last look, and so on.
+// Catches the moment in which a reactor is about to sleep: alternately before it arms, and between
+// arming and its last poll.
 struct ambush {
   std::uint64_t round = 0;
-  int window = 0;  // 1: before arming; 2: between arming and the last look
+  int window = 0;  // 1: before arming; 2: between arming and the last poll
   int seen = 0;
   bool due = false;
 
@@ -38,7 +39,7 @@ struct ambush {
     seen = 0;
     due = true;
   }
-  // Whether this is the moment.
+  // True if this is the moment.
   [[nodiscard]] bool sprung() noexcept {
     if (!due || ++seen < window) return false;
     due = false;
@@ -78,15 +79,15 @@ struct hunter {
       self.sending.emplace(send_word(*self.endpoint, self.sent));
       self.peer->worker.loop().turn();
     }
-    // The transport may hold a message back until this side has said that there is room: it says so
-    // when it arms, and the next call brings it on its way.
+    // The transport may hold a message back until this side reports free space. It reports that
+    // when it arms, and the next call sends the message.
     for (int i = 0; i < 8 && self.sending && !self.sending->done(); ++i) {
       self.peer->worker.loop().turn();
     }
   }
 };
 
-// Both ends on this thread, each turning its own loop.
+// Both ends on this thread, each with its own loop.
 std::pair<Endpoint, Endpoint> join(host& a, host& b) {
   Listener listener = b.worker.listen(own_host() + ":0").value();
   const std::string address = own_host() + ":" + std::to_string(listener.bound().port);
@@ -120,7 +121,7 @@ void hunt(wait_mode mode) {
   h.endpoint = &ends.first;
   sleeper.worker.run(hunted(sleeper, ends.second, h.moment, rounds));
   CHECK(h.sent == rounds);
-  // Seen by the last look, or by a descriptor that was readable already when the sleep began.
+  // Found by the last poll, or by a descriptor that was already readable when the sleep began.
   const reactor_counters& c = sleeper.worker.loop().counters();
   CHECK(c.late_work + c.wakeups >= rounds / 2 - 1);
 }
@@ -143,14 +144,14 @@ TEST_CASE(
 
 namespace {
 
-// The sender has a thread of its own; the sleeper's hook lets it loose in the window, and holds the
-// sleeper there for a while: until the message was posted, or for some steps, so that it comes
-// anywhere from the window to the depth of sleep.
+// The sender has a separate thread. The sleeper's hook releases the sender in the window and holds
+// the sleeper there for a while: until the message was posted, or for some steps. The message
+// therefore arrives anywhere from the window to the depth of the sleep.
 struct release {
   static constexpr std::uint64_t over = UINT64_MAX;
   ambush moment;
   dice chance{7};
-  std::atomic<std::uint64_t> released{0};  // how many messages may have gone
+  std::atomic<std::uint64_t> released{0};  // number of messages that may be sent
   std::atomic<std::uint64_t> posted{0};
 
   void let_go(std::uint64_t upto) noexcept {
@@ -168,7 +169,8 @@ struct release {
     }
     for (std::size_t i = self.chance.below(1000); i > 0 && self.posted.load() != round; --i) {}
   }
-  // The sender's thread: what it may send up to. Spins a little, as it has to be quick.
+  // On the sender's thread: returns the number of messages that may be sent. It spins first to be
+  // fast.
   std::uint64_t wait_for(std::uint64_t round) const noexcept {
     std::uint64_t now = released.load();
     for (int i = 0; i < 10'000 && now < round; ++i) now = released.load();
@@ -188,7 +190,7 @@ task<Endpoint> accept_one(Listener& listener) {
 
 task<> finish(send_operation& sending) { static_cast<void>(co_await sending.result()); }
 
-// Sends message after message, each when it is released.
+// Sends the messages one by one, each when it is released.
 void send_when_released(const std::string& address, release& by) {
   host p(wait_mode::event);
   Endpoint e = p.worker.run(connect_to(p, address));
@@ -201,7 +203,7 @@ void send_when_released(const std::string& address, release& by) {
   }
 }
 
-// Ends the connection where a message was waited for too long: longer than the slowest machine needs.
+// Aborts the connection if a message takes longer than the slowest machine needs.
 struct watchdog final : timer {
   explicit watchdog(reactor& loop, Endpoint& watched) noexcept
       : timer([](timer& t) noexcept { static_cast<watchdog&>(t).bitten.abort(); }),
@@ -251,7 +253,7 @@ TEST_CASE(
 
 namespace {
 
-// A simulated network in real time, where its reactor does sleep: both hosts are on it.
+// A simulated network in real time, so that its reactor does sleep; both hosts are on it.
 struct real_time_network {
   explicit real_time_network(const reactor_options& r)
       : loop(r),
@@ -273,8 +275,8 @@ struct real_time_network {
   Worker server;
 };
 
-// The message is on its way from the moment of the window on: what must not be lost is the alarm of
-// its arrival, which nobody but the sleeper itself will see.
+// The message is in flight from the moment of the window on. The alarm of its arrival must not be
+// lost, and only the sleeper can see it.
 struct sim_hunter {
   Endpoint* endpoint = nullptr;
   ambush moment;
@@ -338,7 +340,7 @@ TEST_CASE(
 
 namespace {
 
-// Whether the answering side, after what it received last, has been about to sleep.
+// True if the answering side has been about to sleep since its last receive.
 struct drowsy {
   std::atomic<bool> is{false};
   static void before_sleep(void* context) noexcept {
@@ -372,9 +374,9 @@ task<> serve(host* p, Listener* l, std::uint64_t rounds, drowsy* state) {
 
 constexpr std::uint64_t pauses_per_sleep = 10;
 
-// After every `burst` rounds this side does nothing for a while, which differs each time by some
-// nanoseconds, up to two wake-ups: the other one decides to sleep, or is just about to. How often it
-// does in that time is the machine's business; so one pause in ten lasts until it does.
+// After every `burst` rounds this side pauses. The pause differs by some nanoseconds each time, up
+// to two wake-ups, so the other side has decided to sleep or is about to. How often it sleeps in
+// that time depends on the machine, so one pause in ten lasts until it does.
 void stand_still(host& p, std::uint64_t number, const drowsy& peer) {
   while (number % pauses_per_sleep == 1 && !peer.is.load()) {}
   const duration longest = 2 * p.worker.loop().wake_cost();
@@ -405,7 +407,7 @@ task<> ask(host& p, std::string address, std::uint64_t rounds, std::uint64_t bur
 
 namespace {
 
-// What both reactors counted.
+// Counters of both reactors.
 struct both_counters {
   reactor_counters asking;
   reactor_counters answering;
@@ -459,7 +461,7 @@ TEST_CASE(
   constexpr std::uint64_t burst = 150;
   const std::uint64_t times = rounds_under_test(2'000, 20);
   const both_counters counted = between_threads(wait_mode::adaptive, times * burst, burst);
-  // What came in the last look before a sleep is late work.
+  // Messages found by the last poll before a sleep count as late work.
   const reactor_counters& c = counted.answering;
   CHECK(c.sleeps + c.late_work >= times / pauses_per_sleep);
 }

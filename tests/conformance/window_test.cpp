@@ -1,4 +1,5 @@
-// Memory windows: a few bytes of a region, for one peer, until they are taken back.
+// Memory windows: a few bytes of a region, for one peer, until the window is invalidated or
+// released.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -30,17 +31,17 @@ RemoteMemory imported(const MemoryWindow& window) {
   return RemoteMemory::import(window.export_blob().value()).value();
 }
 
-// By the key of `known`, and not held to what that grants.
+// Uses the key of `known`, without a check against its range.
 RemoteSlice beside(const RemoteSlice& known, std::ptrdiff_t offset, std::size_t bytes) {
   return RemoteSlice(known.addr() + static_cast<std::uint64_t>(offset), bytes, known.keys());
 }
 
 struct access_outcome {
   errc code = errc::ok;
-  bool changed = false;  // a byte of the target
+  bool changed = false;  // a byte of the target changed
 };
 
-// The client's access, with bytes that differ from those that are there.
+// The client's access, with bytes that differ from those of the target.
 task<access_outcome> reach(stage& on, wire& w, const MemoryRegion& target, RemoteSlice where,
                            opcode how) {
   MemoryRegion local = client_memory(on, std::max<std::size_t>(where.size(), 8));
@@ -238,7 +239,7 @@ TEST_CASE(
     CHECK(plain.invalidated == 0);
     CHECK(kept);
 
-    // Nothing holds the region that had two windows, and those that have ended are still here.
+    // No live window refers to `target`; its two ended windows still exist.
     CHECK(kept_region.deregister().code() == errc::in_use);
     const access_outcome o = co_await reach(on, w, target, of_first, opcode::write);
     CHECK(name(o.code) == name(errc::remote_access));
@@ -288,7 +289,7 @@ TEST_CASE("Q8: a region is not deregistered as long as it has a window" *
     const RemoteSlice word = imported(window).slice(0, 8).value();
     const access_outcome o = co_await reach(on, w, target, word, opcode::write);
     CHECK(name(o.code) == name(errc::ok));
-    // A window outlives its connection, and its Endpoint, as a window that has ended.
+    // A window outlives its connection and its Endpoint, in the ended state.
     co_await w.client.close();
     co_await wait_for_end(w.server);
     CHECK_FALSE(window);
@@ -307,7 +308,8 @@ TEST_CASE("Q8: a key that is no window's fails the receive, and ends the connect
     const RemoteMemory whole = exported(target);
     MemoryRegion message = client_memory(on, 8);
     MemoryRegion room = server_memory(on, 8);
-    // That of a region, which is not the peer's to end; one that was invalidated before; a made-up one.
+    // The key of a region, which the peer may not invalidate; one that was invalidated before; a
+    // made-up one.
     for (int i = 0; i < 3; ++i) {
       CAPTURE(i);
       wire w = co_await connect(on);

@@ -1,4 +1,4 @@
-// What a Worker does for all of its endpoints.
+// Functions of a Worker for all of its endpoints.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -164,7 +164,7 @@ TEST_CASE("I6: what comes after a SharedReceive is gone goes to receives into a 
     {
       SharedReceive arrivals(on.server(), pool, 4);
       CHECK(arrivals.attach(w.server).ok());
-      // So that the last one posted is not the last of its list.
+      // After this, the last receive that was posted is not the last of its list.
       for (std::uint64_t i = 0; i < 3; ++i) {
         co_await w.client.send_inline(std::as_bytes(std::span(&i, 1)));
         const Arrival a = co_await arrivals.next();

@@ -1,4 +1,4 @@
-// What may come of a server, and what may not.
+// Entries that a client accepts from a server, and entries that it refuses.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,7 +53,7 @@ TEST_CASE("nothing may come of a directory that a rule excludes, whatever came b
   rules.add(filter::decision::exclude, "*.o");
   rules.add(filter::decision::exclude, "/d/out/");
   asked a(o, rules);
-  CHECK(a.what_is_wrong(entry_at("a.o")).empty());  // whoever tells the rules is who sends
+  CHECK(a.what_is_wrong(entry_at("a.o")).empty());  // without only(), the sender applies the rules
   a.only({});
   constexpr std::string_view excluded = "what the rules exclude";
   for (int again = 0; again < 2; ++again) {

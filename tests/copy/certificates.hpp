@@ -1,4 +1,4 @@
-// Certificates of authorities that a test makes up, by the openssl command.
+// Certificates of authorities that a test creates with the openssl command.
 #pragma once
 
 #include "temporary_tree.hpp"
@@ -12,8 +12,9 @@ namespace copy::test {
 
 class certificates {
  public:
-  // "ca", which signed "server" (localhost, 127.0.0.1, ::1), "also" (the same), "elsewhere" (other.example) and
-  // "expired" (as "server"); "stranger", which signed "strange" (as "server").
+  // Creates "ca", which signed "server" (localhost, 127.0.0.1, ::1), "also" (the same), "elsewhere"
+  // (other.example) and "expired" (as "server"); and "stranger", an unknown authority, which signed
+  // "strange" (as "server").
   certificates() {
     const std::string here = "DNS:localhost,IP:127.0.0.1,IP:::1";
     authority("ca");
@@ -24,7 +25,7 @@ class certificates {
     issue("expired", "ca", here, -1);
     issue("strange", "stranger", here);
   }
-  // One set for all cases of a process.
+  // Returns one set for all cases of a process.
   static const certificates& shared() {
     static const certificates made;
     return made;

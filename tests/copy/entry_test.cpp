@@ -1,4 +1,4 @@
-// Names from a peer stay where they are put.
+// Names from a peer do not lead out of the target.
 #include "../../apps/cp/tree/entry.hpp"
 
 #include <doctest/doctest.h>

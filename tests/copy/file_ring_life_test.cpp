@@ -1,4 +1,4 @@
-// File operations and time: who is woken, and what becomes of those that are canceled or destroyed.
+// File operations and time: waking of waiting tasks, and cancelled or destroyed operations.
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
 
@@ -23,7 +23,7 @@ task<void> one(file_operation operation, cordma::result<int>* outcome) {
   *outcome = r;
 }
 
-// Between one who reads, and may fall asleep over it, and a thread that writes.
+// State shared by a task that reads, and may fall asleep, and a thread that writes.
 struct sleepy {
   static void about_to_sleep(void* self) noexcept {
     auto& s = *static_cast<sleepy*>(self);
@@ -31,7 +31,7 @@ struct sleepy {
     s.steps.notify_one();
   }
   std::atomic<int> steps{0};   // towards sleep: before arming, and once it is armed
-  std::atomic<int> before{0};  // ... when the byte was wanted
+  std::atomic<int> before{0};  // the value of `steps` when the byte was requested
   std::atomic<int> wanted{0};
 };
 
@@ -49,7 +49,7 @@ task<void> read_all(ground* g, int fd, sleepy* s) {
   }
 }
 
-// The other thread: at once, when nothing is armed yet, or when all is.
+// The writing thread writes at once, when nothing is armed yet, or when everything is armed.
 void write_all(const pipe_ends& ends, sleepy& s) {
   for (int i = 0; i < rounds; ++i) {
     while (s.wanted.load() <= i) s.wanted.wait(i);

@@ -1,4 +1,4 @@
-// File operations, by io_uring and by system calls: what they do, and what they say when it fails.
+// File operations by io_uring and by system calls: their effects and their errors.
 #include <support/alloc_count.hpp>
 #include <support/applies.hpp>
 #include <support/fd_count.hpp>
@@ -54,7 +54,7 @@ task<void> round_trip(ground* g) {
   CHECK(::fcntl(fd, F_GETFD) == -1);
 }
 
-// One that fails, with this errno, and says which call it was.
+// Expects the operation to fail with this errno and to name the failed call.
 task<void> fails(file_operation operation, int os_errno, std::string_view call) {
   const cordma::result<int> r = co_await operation.result();
   CAPTURE(call);

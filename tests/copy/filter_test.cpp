@@ -1,4 +1,4 @@
-// Patterns, by themselves and beside the real rsync.
+// Patterns, tested alone and compared with the real rsync.
 #include "../../apps/cp/tree/filter.hpp"
 
 #include "rsync.hpp"
@@ -44,7 +44,7 @@ std::string refusal(std::string_view pattern) {
   return {};
 }
 
-// ---- beside rsync ----
+// ---- compared with rsync ----
 
 class dice {
  public:
@@ -59,7 +59,7 @@ class dice {
   std::mt19937_64 random_;
 };
 
-// Few letters, so that patterns meet them often; and what is special in a pattern.
+// Few letters, so that patterns often match, and the special characters of patterns.
 constexpr const char* names[] = {"a", "b",    "ab", "ba", "aab", "a.o", "b.o", "c-d", "[ab]", "a*",
                                  "?", "a\\b", "-",  "!a", "B",   "a b", "]",   "**",  "^",    "7"};
 constexpr const char* pieces[] = {"a",     "b",    "ab",      ".o",          "*",
@@ -103,7 +103,7 @@ struct rules {
   std::vector<std::string> for_rsync;
 };
 
-// What cannot match is an error here, and nothing to rsync: it is left out for both.
+// A pattern that cannot match is an error here and ignored by rsync, so it is left out for both.
 rules random_rules(dice& d) {
   rules r;
   for (std::size_t n = 1 + d.below(6); n > 0; --n) {

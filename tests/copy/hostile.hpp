@@ -1,4 +1,4 @@
-// The real sender, or the real receiver, against a peer that a test plays by hand, frame by frame.
+// Runs the real sender or receiver against a peer that a test plays frame by frame.
 #pragma once
 
 #include <cordma/runtime/sleep.hpp>
@@ -38,14 +38,14 @@ inline constexpr std::uint32_t both_lanes = 2;
   return o;
 }
 
-// A frame that the other side sent.
+// A frame received from the other side.
 struct heard {
   frame_kind kind = frame_kind::hello;
   frames payload;
   [[nodiscard]] frame_reader reader() const noexcept { return {kind, payload}; }
 };
 
-// The one who breaks the rules.
+// The peer that violates the protocol.
 class villain {
  public:
   villain(cordma::Context& context, lanes ways)
@@ -59,12 +59,12 @@ class villain {
   [[nodiscard]] const cordma::MemoryRegion& memory() const noexcept { return memory_; }
   void go() noexcept { ways_.clear(); }
 
-  frames told;  // what the test wants it to say
+  frames told;  // frames that the test makes it send
 
   [[nodiscard]] task<void> say(frames f, std::uint32_t number = 0) {
     co_await way(number).stream().write(f);
   }
-  // Throws where there is none.
+  // Returns the next frame. Throws if there is none.
   [[nodiscard]] task<heard> hear_any(std::uint32_t number = 0) {
     const bool more = co_await way(number).next();
     if (!more) cordma::throw_error({cordma::errc::truncated, "the villain heard the end"});
@@ -74,18 +74,18 @@ class villain {
     while (!in.empty()) h.payload.push_back(in.bytes(1).front());
     co_return h;
   }
-  // The next one of that kind on that lane; others are passed over.
+  // Returns the next frame of that kind on that lane; skips others.
   [[nodiscard]] task<heard> hear(frame_kind kind, std::uint32_t number = 0) {
     for (;;) {
       heard h = co_await hear_any(number);
       if (h.kind == kind) co_return h;
     }
   }
-  // Nothing more is said.
+  // Ends all streams in order.
   void finish() {
     for (const std::unique_ptr<lane>& l : ways_) l->stream().shutdown_send().value();
   }
-  // Puts bytes into a slot of the receiver, as a sender does before it tells of them.
+  // Writes bytes into a slot of the receiver, as a sender does before it announces them.
   [[nodiscard]] task<void> put(slot_memory where, std::uint32_t slot, std::string_view bytes) {
     std::memcpy(memory_.bytes().data(), bytes.data(), bytes.size());
     const std::uint64_t at = where.offset + std::uint64_t{slot} * where.slot_bytes;
@@ -93,7 +93,7 @@ class villain {
     cordma::send_operation written = way(0).stream().write_at(where.number, at, part);
     co_await written;
   }
-  // The receiver's memory frame on the first lane.
+  // Returns the receiver's memory frame on the first lane.
   [[nodiscard]] task<slot_memory> hear_memory() {
     const heard h = co_await hear(frame_kind::memory);
     frame_reader in = h.reader();
@@ -105,19 +105,19 @@ class villain {
   lanes ways_;
 };
 
-// What it says and hears. What it throws is nobody's business: the other side has ended.
+// The actions of the villain. Its exceptions are ignored: the other side has ended.
 struct script {
   task<void> (*act)(villain&) = nullptr;
-  frames told{};  // villain::told
+  frames told{};  // frames for the villain to send
 };
 inline task<void> say_told(villain& v) {
   const frames all = v.told;
   co_await v.say(all);
 }
 
-// How the side ended that was attacked.
+// The result of the attacked side.
 struct ending {
-  std::string error;  // empty: in order
+  std::string error;  // empty: ended in order
   outcome result;
   [[nodiscard]] bool names(std::string_view what) const {
     if (error.find(what) != std::string::npos) return true;
@@ -134,7 +134,7 @@ struct ending {
   return text;
 }
 
-// A hang ends here, and fails the test.
+// A hang ends after this time and fails the test.
 inline constexpr auto for_ever = std::chrono::seconds(20);
 
 inline task<void> attacked(task<outcome> side, ending* end, lanes* ways) {
@@ -143,7 +143,7 @@ inline task<void> attacked(task<outcome> side, ending* end, lanes* ways) {
   } catch (const std::exception& e) {
     end->error = e.what();
   }
-  ways->clear();  // as a server's client, or a program, is gone with its error
+  ways->clear();  // a server's client or a program closes its lanes on an error
 }
 
 inline task<void> attacker(villain* v, const script* what) {
@@ -177,7 +177,7 @@ inline task<void> play_both(cordma::test::stage* s, const script* what, ending* 
 inline constexpr cordma::transport::kind transports[] = {cordma::transport::kind::shm,
                                                          cordma::transport::kind::tcp};
 
-// The real receiver, which writes into `root`.
+// Attacks the real receiver, which writes into `root`.
 [[nodiscard]] inline ending attack_receiver(cordma::transport::kind over, const std::string& root,
                                             const script& what,
                                             const transfer_options& options = usual_options(),
@@ -202,7 +202,7 @@ inline constexpr cordma::transport::kind transports[] = {cordma::transport::kind
   return end;
 }
 
-// The real sender, which reads all of `root`.
+// Attacks the real sender, which reads all of `root`.
 [[nodiscard]] inline ending attack_sender(cordma::transport::kind over, const std::string& root,
                                           const script& what,
                                           const transfer_options& options = usual_options()) {
@@ -226,7 +226,7 @@ inline constexpr cordma::transport::kind transports[] = {cordma::transport::kind
   return end;
 }
 
-// Frames.
+// Encoders of frames.
 template <class Payload>
 frames frame_of(frame_kind kind, Payload payload) {
   frames out;
@@ -275,7 +275,7 @@ frames encoded(const Frame& f) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
-// All entries there are.
+// The frames of a complete list of entries.
 [[nodiscard]] inline frames listed(const std::vector<entry>& all) {
   return entries_frame(all) + number_frame(frame_kind::entries_end, all.size());
 }

@@ -1,4 +1,4 @@
-// Clients that shake hands as nobody should: each is that client's trouble, and the next one is served.
+// Clients that violate the handshake: each affects only itself, and the next client is served.
 #include "hostile.hpp"
 
 #include "../../apps/cp/protocol/greeting.hpp"
@@ -71,7 +71,7 @@ task<std::unique_ptr<lane>> enter(ground* g, tag t) {
 
 task<void> say(lane* l, frames f) { co_await l->stream().write(f); }
 
-// What the server says to it, as text: the reason of a refusal, or nothing.
+// Returns the reason of the server's refusal, or an empty string if it does not refuse.
 task<std::string> answer(lane* l) {
   const bool more = co_await l->next();
   if (!more) co_return std::string();
@@ -80,7 +80,7 @@ task<std::string> answer(lane* l) {
   co_return in.text();
 }
 
-// Up to the welcome; the session's id.
+// Runs the handshake up to the welcome; returns the session's id.
 task<nonce> shake(lane* l, hello h) {
   const frames asked = encoded(h);
   co_await say(l, asked);
@@ -130,7 +130,7 @@ task<void> play(ground* g, story told) {
   all.spawn(serve(g));
   task<void> t = told(g);
   co_await cordma::with_timeout(for_ever, std::move(t));
-  // Whoever comes next is served.
+  // The next client is served.
   std::unique_ptr<lane> next = co_await enter(g, first_tag());
   hello h = pull(1);
   co_await shake(next.get(), std::move(h));
@@ -139,7 +139,7 @@ task<void> play(ground* g, story told) {
   co_await all.join();
 }
 
-// Tells it on each transport; `what` is in the server's log at the end.
+// Plays the client over each transport; the server's log contains `what` at the end.
 void tell(story told, std::string_view what) {
   for (const cordma::transport::kind over : transports) {
     ground g(over);
@@ -233,7 +233,7 @@ TEST_CASE("a client that brings one lane twice, or lanes that nobody asked for")
           all.spawn(bring(g, tag_of(id, number), &further, &refused));
           for (int i = 0; i < 50; ++i) co_await cordma::yield();
         }
-        // All that it has asked for are there: it is served.
+        // All requested lanes have joined, so the client is served.
         bool listed = false;
         while (!listed) {
           const bool more = co_await first->next();

@@ -1,4 +1,5 @@
-// A peer that goes away, at each moment of a transfer, in order or not: who is left says so, and ends.
+// A peer that leaves at each moment of a transfer, in order or not: the other side reports it and
+// ends.
 #include "hostile.hpp"
 
 #include <algorithm>
@@ -8,7 +9,8 @@ using namespace copy::test;
 
 namespace {
 
-// Takes the moment from `told`. Those that say goodbye have ended their streams first.
+// True if `moment` is the one set by the test; the villain then leaves. An orderly one ends its
+// streams first.
 bool is_now(villain& v, int moment) {
   if (static_cast<int>(v.told[0]) != moment) return false;
   if (v.told[1] != std::byte{}) v.finish();
@@ -109,7 +111,7 @@ TEST_CASE("a sender that goes at any moment") {
         CHECK((whole || !e.error.empty()));
         if (whole && in_order) CHECK(e.error.empty());
         const bool is_there = std::filesystem::exists(here.at("large"));
-        CHECK((moment == 7 || is_there == (moment > 7)));  // 7: all of it is on its way
+        CHECK((moment == 7 || is_there == (moment > 7)));  // 7: all data is in flight
         CHECK_FALSE(std::filesystem::exists(here.at("a")));
       }
     }

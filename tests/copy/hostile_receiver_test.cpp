@@ -1,4 +1,4 @@
-// A receiver that lies: the sender says so by name, and ends.
+// A receiver that sends invalid frames: the sender reports the fault by name, and ends.
 #include "hostile.hpp"
 
 using namespace copy;
@@ -14,7 +14,7 @@ void plant(const temporary_tree& here) {
 constexpr std::uint32_t number_of_a = 1;  // "." is 0
 constexpr std::uint32_t number_of_d = 2;
 
-// Ends with an error that says `what`, whatever the transport.
+// Expects the sender to fail with an error that contains `what`, over every transport.
 void refuses(std::string_view what, const script& s) {
   for (const cordma::transport::kind over : transports) {
     const temporary_tree here;
@@ -40,7 +40,7 @@ frames credit_told(std::uint32_t slot) {
   return frame_of(frame_kind::credit, [slot](frame_writer& w) { w.u32(slot); });
 }
 
-// As many slots as `slots` in what is mapped.
+// A frame that announces `slots` slots in the mapped memory.
 frames mapped(villain& v) {
   slot_memory m;
   m.number = v.way().stream().map(v.memory()).value();
@@ -49,7 +49,7 @@ frames mapped(villain& v) {
   return encoded(m);
 }
 
-// What is mapped is one slot long; `told` follows once all is listed.
+// Maps memory of one slot; sends the test's frames once the list is complete.
 task<void> say_when_listed(villain& v) {
   const frames memory = mapped(v);
   co_await v.say(memory);
@@ -132,7 +132,7 @@ TEST_CASE("a receiver that has finished what it cannot have is refused") {
   refuses_when_listed(early, wants_told(number_of_a) + encoded(tally{}));
   refuses("files on their way", {[](villain& v) -> task<void> {
             co_await v.hear(frame_kind::entries_end);
-            // There is no slot, and so it waits.
+            // No slots were announced, so the sender waits.
             const frames end = wants_told(number_of_a) + encoded(tally{});
             co_await v.say(end);
           }});
@@ -146,7 +146,7 @@ TEST_CASE("a chunk that is wanted again when all is over is nobody's") {
     const frames all = wants_told(number_of_a);
     co_await v.say(all);
     co_await v.hear(frame_kind::file_end);
-    // All slots are taken.
+    // All slots are in use.
     const frames rest = again_told(number_of_a, 0) + again_told(number_of_a, 1) + encoded(tally{});
     co_await v.say(rest);
     co_await v.hear(frame_kind::all_sent);

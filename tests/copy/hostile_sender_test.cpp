@@ -1,4 +1,5 @@
-// A sender that lies: the receiver says so by name, writes nothing outside of its target, and ends.
+// A sender that sends invalid frames: the receiver reports the fault by name, writes nothing
+// outside of its target, and ends.
 #include "hostile.hpp"
 
 #include <sys/stat.h>
@@ -8,7 +9,7 @@ using namespace copy::test;
 
 namespace {
 
-// Ends with an error that says `what`, whatever the transport.
+// Expects the receiver to fail with an error that contains `what`, over every transport.
 void refuses(std::string_view what, const script& s,
              const transfer_options& options = usual_options()) {
   for (const cordma::transport::kind over : transports) {
@@ -26,7 +27,7 @@ frames chunk_told(std::uint32_t file, std::uint32_t slot, std::uint64_t index, s
   return encoded(chunk_frame{file, slot, index, bytes, 0, digest});
 }
 
-// Says what `told` is, once all of it is wanted.
+// Sends the test's frames once the receiver has requested all files.
 task<void> say_when_wanted(villain& v) {
   const frames list = listed({file_entry("a", 200'000), file_entry("b", 40'000),
                               file_entry("c", 40'000), directory_entry("d")});
@@ -183,8 +184,8 @@ TEST_CASE("what others may not look into is closed to them before anything is in
 TEST_CASE("a sender of chunks and bundles that cannot be is refused") {
   constexpr std::string_view nowhere = "a place that was not wanted";
   refuses_when_wanted(nowhere, chunk_told(0, 0, 3, chunk));      // longer than the file
-  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, chunk + 1));  // than a chunk
-  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, ~0U));        // than anything
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, chunk + 1));  // longer than a chunk
+  refuses_when_wanted(nowhere, chunk_told(0, 0, 0, ~0U));        // the largest length
   refuses_when_wanted(nowhere, chunk_told(0, 0, 4, 0));          // behind its end
   refuses_when_wanted(nowhere, chunk_told(0, 0, ~0ULL, chunk));  // far behind
   refuses_when_wanted(nowhere, chunk_told(0, 0, 0, chunk) + chunk_told(0, 1, 0, chunk));
@@ -223,14 +224,14 @@ TEST_CASE("a sender whose frames come where they have no place is refused") {
   refuses("a kind that this version does not have", number_frame(static_cast<frame_kind>(99), 0));
   refuses("the other side: so it is",
           frame_of(frame_kind::refusal, [](frame_writer& w) { w.text("so it is").u8(1); }));
-  // A file that comes whole, without a byte of it.
+  // A file that is reported as complete, without a byte of it.
   refuses_when_wanted(
       "files missing that were wanted",
       encoded(file_end{0, file_end::how::whole, ""}) + number_frame(frame_kind::all_sent, 0));
 }
 
 TEST_CASE("what is sent before it is wanted is refused") {
-  // The part is another transfer's for a while: the file's turn has not come.
+  // Another transfer holds the part, so the receiver has not requested the file yet.
   for (const frames& early :
        {chunk_told(0, 0, 0, chunk), encoded(file_end{0, file_end::how::failed, "x"})}) {
     const temporary_tree here;
@@ -244,7 +245,7 @@ TEST_CASE("what is sent before it is wanted is refused") {
 }
 
 TEST_CASE("a sender of files beyond number, or of problems, costs the receiver little") {
-  // Each would take 32 MiB before a byte of it has come.
+  // Each would take 32 MiB before its first byte has arrived.
   const std::uint64_t size = std::uint64_t{chunk} << 28;
   std::vector<entry> files;
   for (int i = 0; i < 12; ++i) {
@@ -267,7 +268,7 @@ TEST_CASE("a sender of files beyond number, or of problems, costs the receiver l
   CHECK(std::filesystem::is_empty(here.at("target")));
 
   frames told;
-  // Longer than an honest one makes it.
+  // Longer than a correct sender makes it.
   const frames one = frame_of(frame_kind::problems, [](frame_writer& w) {
     w.u8(static_cast<std::uint8_t>(problem::kind::failed)).text(std::string(4000, 'x'));
     w.text(std::string(60'000, 'y')).text("");

@@ -1,5 +1,5 @@
-// A sender within the rules of the conversation that means harm: nothing outside of the target changes, what is wrong
-// is a problem by its name, and everything else is there.
+// A malicious sender that follows the protocol. Nothing outside of the target changes, each fault
+// is reported as a problem by its name, and all other entries are created.
 #include "../../apps/cp/tree/describe.hpp"
 #include "hostile.hpp"
 
@@ -21,12 +21,13 @@ std::uint64_t sum_of(std::uint32_t file, std::uint64_t index, std::uint64_t dige
   return m.sum();
 }
 
-// Lists what it is told, sends the four bytes for each file that is wanted, and ends as it should.
+// Sends the test's list of entries, sends the four bytes for each requested file, and ends in
+// order.
 task<void> send_four_each(villain& v) {
   const slot_memory at = co_await v.hear_memory();
   const frames list = v.told;
   co_await v.say(list);
-  co_await v.put(at, 0, four);  // once: it is read while the next is told of
+  co_await v.put(at, 0, four);  // once: the slot is read while the next chunk is announced
   manifest sent;
   std::deque<std::uint32_t> wanted;
   bool is_free = true;
@@ -51,7 +52,7 @@ task<void> send_four_each(villain& v) {
   v.finish();
 }
 
-// A target, and beside it what is none of its peer's business.
+// A target, and beside it data that the peer must not access.
 struct ground {
   temporary_tree here;
   ground() {
@@ -92,7 +93,7 @@ TEST_CASE("no symlink leads out of the target, whether it was sent or was there"
          listed({
              link_entry(entry_kind::symlink, "sent", outside),
              file_entry("sent/loot", 4),
-             directory_entry("turned"),  // it takes a symlink's place, and gives its own to one
+             directory_entry("turned"),  // replaces a symlink, and is then replaced by one
              link_entry(entry_kind::symlink, "turned", "../outside"),
              file_entry("turned/loot", 4),
              file_entry("turned/secret", 4),
@@ -126,7 +127,7 @@ TEST_CASE("a single file that was asked for is all that comes") {
   const ending another =
       attack_receiver(cordma::transport::kind::shm, g.target(), tree, usual_options(), "x");
   CHECK(another.error.find("more than the one file") != std::string::npos);
-  // Whatever it is called there.
+  // A file with any name at the source.
   const script named{send_four_each, listed({file_entry("deep/er", 4)})};
   const ending one =
       attack_receiver(cordma::transport::kind::shm, g.target(), named, usual_options(), "x");

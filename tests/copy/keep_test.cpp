@@ -1,4 +1,4 @@
-// What is kept of an entry beside its contents, and what is said where it cannot be.
+// Metadata that is kept for an entry, and the messages if it cannot be kept.
 #include "target_tree.hpp"
 
 #include <support/applies.hpp>
@@ -26,7 +26,7 @@ entry entry_of(entry_kind kind, const std::string& path) {
   return e;
 }
 
-// A part, kept as `e` and published.
+// Keeps the metadata of `e` on a part and publishes it.
 sentences keep_file(target& to, const entry& e, const keep_options& what) {
   const auto part = to.open_part(e.path, O_WRONLY);
   REQUIRE(part.ok());
@@ -43,7 +43,7 @@ std::string attribute_of(const fs::path& at, const char* name) {
   return length < 0 ? "none" : value.substr(0, static_cast<std::size_t>(length));
 }
 
-// An ACL as the kernel has it: little-endian, version 2; user 7 may read, write and execute.
+// An ACL in the kernel's format: little-endian, version 2; user 7 may read, write and execute.
 std::string acl_with_user_7() {
   std::string acl("\2\0\0\0", 4);
   const auto add = [&](std::uint16_t tag, std::uint16_t rights, std::uint32_t id) {
@@ -85,7 +85,7 @@ TEST_CASE("a file's mode is the source's, or, unasked, what the umask leaves of 
 
 namespace {
 
-// As acl_with_user_7(), with these rights of the group, or its mask, and of others.
+// acl_with_user_7() with these rights of the group, or of its mask, and of others.
 std::string default_acl(bool with_mask, std::uint16_t group, std::uint16_t others) {
   std::string acl = acl_with_user_7();
   constexpr std::size_t entry_bytes = 8;
@@ -106,7 +106,7 @@ TEST_CASE("unasked, a file's mode is what the default ACL of its directory leave
                   no_attributes)) {
   const place_to_write here;
   fs::create_directory(here.root / "d");
-  const mode_t before = ::umask(0777);  // which does not count then
+  const mode_t before = ::umask(0777);  // has no effect here
   target to = here.open();
   for (const bool with_mask : {false, true}) {
     for (const std::uint16_t group : {std::uint16_t{0}, std::uint16_t{4}, std::uint16_t{7}}) {
@@ -177,7 +177,7 @@ TEST_CASE("times are kept to the nanosecond, of files, directories and symlinks"
       CHECK(s.st_mtim.tv_nsec == static_cast<long>(t.ns));
     }
   }
-  // What is not a number of nanoseconds: the kernel takes it for "now", "as it is".
+  // Values that are no number of nanoseconds: the kernel takes them for "now" and "unchanged".
   entry e = entry_of(entry_kind::file, "file");
   for (const std::uint32_t ns : {1'000'000'000U, (1U << 30) - 1, (1U << 30) - 2, ~0U}) {
     e.modified.ns = ns;
@@ -197,7 +197,7 @@ TEST_CASE("owner and group are kept by root, set-id bits behind them" *
   CHECK(mode_of(here.root / "file") == 06755);
   CHECK(look(here.root / "file").st_uid == other_user);
   CHECK(look(here.root / "file").st_gid == other_group);
-  // A file of root's must not become one that acts for root.
+  // A file of root must not become one that runs with root's rights.
   CHECK(keep_file(to, e, {.mode = true}) ==
         sentences{"mode: without set-user-id, as the owner is another",
                   "mode: without set-group-id, as the group is another"});
@@ -217,7 +217,7 @@ TEST_CASE("owner and group are kept by root, set-id bits behind them" *
   CHECK(look(here.root / "symlink").st_uid == other_user);
   CHECK(look(here.root / "file").st_uid == ::geteuid());
 
-  // The numbers that mean "as it is" to the kernel.
+  // The numbers that mean "unchanged" to the kernel.
   e = entry_of(entry_kind::file, "file");
   e.uid = ~0U;
   e.gid = ~0U;

@@ -45,7 +45,7 @@ inline cordma::task<> secure_client(lane* way, const tls_context* with, std::str
   co_await way->secure(std::make_unique<tls_channel>(*with, std::move(host)));
 }
 
-// Throws what the end fails for that failed first.
+// Throws the error of the end that failed first.
 inline cordma::task<lane_pair> open_pair(cordma::test::stage& s, pair_options o = {}) {
   cordma::test::wire w = co_await cordma::test::connect(s);
   lane_pair p;

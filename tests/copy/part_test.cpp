@@ -1,4 +1,4 @@
-// A file is written beside its name, by one, and takes its place at once.
+// A file is written under a work name by one transfer at a time, and is renamed atomically.
 #include "target_tree.hpp"
 
 #include <support/applies.hpp>
@@ -29,7 +29,8 @@ fs::path state_of(const place_to_write& here, const std::string& path) {
   return (here.root / path).parent_path() / target::state_name(path);
 }
 
-// Each way in which somebody can have put something at a name that a transfer is to write. `victim` is a file of theirs.
+// Every kind of entry that another user can have put at a name that a transfer is to write.
+// `victim` is a file of that user.
 std::vector<std::pair<const char*, std::function<void(const fs::path&)>>> plants(
     const fs::path& victim) {
   return {
@@ -129,7 +130,7 @@ TEST_CASE("a part that was left is taken over with its sidecar; without its part
     CHECK((::fcntl(part->get(), F_GETFD) & FD_CLOEXEC) != 0);
     CHECK(read(part_of(here, "file")) == "half");
     CHECK(read(state_of(here, "file")) == "state");
-    // Somebody else is at it.
+    // Another transfer has locked the part.
     CHECK(errno_of(to.open_part("file", O_RDWR)) == EBUSY);
     CHECK(errno_of(here.open().open_part("file", O_RDWR | O_TRUNC)) == EBUSY);
     CHECK(read(part_of(here, "file")) == "half");
@@ -332,14 +333,14 @@ TEST_CASE("a part that belongs to another user is not taken over" * applies(is_r
   write(part_of(here, "file"), "theirs");
   give_to_other_user(part_of(here, "file"));
   {
-    // While they write it, it stays.
+    // The part stays while the other user writes it.
     const cordma::unique_fd held(::open(part_of(here, "file").c_str(), O_RDWR | O_CLOEXEC));
     REQUIRE(::flock(held.get(), LOCK_EX) == 0);
     CHECK(errno_of(to.open_part("file", O_RDWR)) == EBUSY);
     CHECK(read(part_of(here, "file")) == "theirs");
   }
   check_new(to.open_part("file", O_RDWR), part_of(here, "file"));
-  // Where it cannot be removed, nothing is written.
+  // If it cannot be removed, nothing is written.
   fs::create_directory(here.root / "sticky");
   REQUIRE(::chmod((here.root / "sticky").c_str(), 01777) == 0);
   write(part_of(here, "sticky/file"), "theirs");

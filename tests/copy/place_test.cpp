@@ -1,4 +1,4 @@
-// Where files are, as people write it.
+// Locations of files in the syntax of the command line.
 #include "../../apps/cp/transfer/place.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// What is shown of a transfer, however narrow the terminal is.
+// The progress line of a transfer, for terminals of any width.
 #include "../../apps/cp/cli/progress_line.hpp"
 
 #include <doctest/doctest.h>

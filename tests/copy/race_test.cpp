@@ -1,5 +1,5 @@
-// Who looks at a file sees the old one or the new one, whole, however many write it; and who exchanges what is in the
-// target while it is written gets nothing done outside of it.
+// A reader sees the old or the new file, complete, with any number of concurrent writers. A process
+// that exchanges entries of the target during a transfer cannot redirect it outside.
 #include "target_tree.hpp"
 
 #include <atomic>
@@ -9,7 +9,8 @@ using namespace copy::test;
 
 namespace {
 
-// Writes the file `times` times, in two steps. 0, or the errno of something else than that somebody else was at it.
+// Writes the file `times` times, in two steps. Returns 0, or the errno of any failure except EBUSY
+// from another writer.
 int write_again_and_again(const place_to_write& here, char letter, int times) {
   auto to = target::open(here.root.string(), target::missing::is_error);
   if (!to.ok()) return errno_of(to);
@@ -84,7 +85,8 @@ TEST_CASE(
 
 namespace {
 
-// While `what` runs, root/d is a directory with a file in it and a symlink to the outside by turns.
+// While `what` runs, root/d alternates between a directory with a file in it and a symlink to the
+// outside.
 void while_exchanged(const place_to_write& here, const std::function<void()>& what) {
   fs::create_directory(here.root / "d");
   const std::string d = (here.root / "d").string();
@@ -150,7 +152,7 @@ TEST_CASE("what is removed is not what a symlink leads to that takes its place m
 TEST_CASE("a directory that is moved away while it is removed does not lead to where it went") {
   const place_to_write here;
   write(here.outside / "z", "kept");
-  fs::path above = here.root;  // so far that it is not held open while the lowest is removed
+  fs::path above = here.root;  // so far up that it is not kept open while the lowest is removed
   for (int i = 0; i < 4; ++i) above /= "c";
   fs::path lowest = above;
   for (int i = 0; i < 60; ++i) lowest /= "c";
@@ -160,7 +162,7 @@ TEST_CASE("a directory that is moved away while it is removed does not lead to w
   std::vector<problem> problems;
   for (int i = 0; i < 100; ++i) {
     fs::create_directories(lowest);
-    write(above / "z", "goes");  // behind "c"
+    write(above / "z", "goes");  // sorted after "c"
     std::atomic<bool> done = false;
     std::thread moving([&] {
       while (!done) {

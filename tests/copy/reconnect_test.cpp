@@ -1,4 +1,4 @@
-// After which failures a client connects again, how often, and when it gives up.
+// The failures after which a client reconnects, the number of attempts, and the time limit.
 #include "../../apps/cp/transfer/reconnect.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,8 @@ failure flushed_by(failure cause) {
   return f;
 }
 
-// Fails at once, again and again, from `now` on, with no progress after `progress`; the pauses until it gives up.
+// Fails repeatedly at once, from `now` on, without progress after `progress`. Returns the pauses
+// until the policy gives up.
 std::vector<cordma::duration> pauses(reconnect_policy& policy, cordma::time_point& now,
                                      std::uint64_t progress) {
   std::vector<cordma::duration> all;
@@ -120,7 +121,7 @@ TEST_CASE("connections without progress do not make the time longer") {
   reconnect_policy policy(seconds(10));
   const cordma::time_point began{seconds(5)};
   CHECK(policy.failed(began, 3).goes_on);
-  // It was connected, and failed again.
+  // The client was connected, and failed again.
   const reconnect_policy::verdict soon = policy.failed(began + seconds(9), 3);
   CHECK(soon.goes_on);
   CHECK_FALSE(soon.is_new);

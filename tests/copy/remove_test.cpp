@@ -1,4 +1,4 @@
-// --delete: what is not among the names goes, and nothing else.
+// --delete removes entries that are not among the names, and nothing else.
 #include "target_tree.hpp"
 
 #include "../../apps/cp/target/removal.hpp"
@@ -18,7 +18,7 @@ constexpr auto dry = target::removal::dry;
 constexpr auto real = target::removal::real;
 using paths = std::vector<std::string>;
 
-// As it is called for, with no problem expected.
+// Calls remove_others() and expects no problem.
 paths remove(target& to, const std::string& in, const std::vector<std::string_view>& names,
              target::removal how) {
   std::vector<problem> problems;
@@ -27,7 +27,7 @@ paths remove(target& to, const std::string& in, const std::vector<std::string_vi
   return gone;
 }
 
-// So deep that no path leads there.
+// Creates directories so deep that no path reaches the lowest.
 void make_chain(const fs::path& at, int depth) {
   cordma::unique_fd here(::open(at.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < depth; ++i) {
@@ -59,7 +59,7 @@ TEST_CASE(
   CHECK(names(here.root) == paths{"keep"});
   CHECK(remove(to, "keep", {}, real) == paths{"keep/inner"});
   CHECK(remove(to, "not there", {}, dry).empty());
-  // A transfer would make a directory of them first.
+  // A real transfer would first replace them by directories.
   write(here.root / "keep/file", "");
   fs::create_directory_symlink(here.outside, here.root / "keep/link");
   CHECK(remove(to, "keep/file", {}, dry).empty());
@@ -113,7 +113,7 @@ TEST_CASE("what cannot be removed stays, with what it is in; the rest goes" *
   });
   REQUIRE(::chown((here.root / "a/closed").c_str(), 0, 0) == 0);
   REQUIRE(::chmod((here.root / "a/closed").c_str(), 0555) == 0);
-  REQUIRE(::chmod((here.root / "closed").c_str(), 0555) == 0);  // but it is its owner's to open
+  REQUIRE(::chmod((here.root / "closed").c_str(), 0555) == 0);  // its owner can change that
   REQUIRE(::chmod((here.root / "unreadable").c_str(), 0300) == 0);
   REQUIRE(::chmod((here.root / "unreadable and empty").c_str(), 0) == 0);
   as_other_user([&] {
@@ -147,7 +147,7 @@ TEST_CASE("what is mounted in it stays as it is" * applies(can_mount(), no_mount
     CHECK(problems[0].path == "d/mounted");
     CHECK(problems[0].why == "another file system is mounted there");
     CHECK(read(here.root / "d/mounted/file") == "kept");
-    // A transfer may go into it, of course.
+    // A transfer may still write into it.
     CHECK(to.make_directory("d/mounted/d").ok());
     CHECK(remove(to, "d/mounted", {}, real) == paths{"d/mounted/d", "d/mounted/file"});
   });
@@ -167,7 +167,7 @@ TEST_CASE("what is left of transfers goes beside what is whole, and stays beside
   CHECK(to.remove_others(".", all, dry, problems, nullptr, nullptr, is_whole).empty());
   CHECK(names(here.root).size() == 7);
   {
-    // Somebody goes on with it just now.
+    // Another transfer is continuing this part.
     const cordma::unique_fd other(
         ::open((here.root / target::part_name("short")).c_str(), O_RDWR | O_CLOEXEC));
     REQUIRE(::flock(other.get(), LOCK_EX | LOCK_NB) == 0);
@@ -179,7 +179,7 @@ TEST_CASE("what is left of transfers goes beside what is whole, and stays beside
   CHECK(names(here.root) == paths{".failed.cordma-part", ".failed.cordma-state", "whole"});
   CHECK(problems.empty());
 
-  // What is no file goes as any other thing does; and what the filter excludes stays.
+  // An entry that is not a file is removed like any other, and entries excluded by the filter stay.
   fs::create_directories(here.root / ".whole.cordma-state/theirs");
   write(here.root / "theirs", "");
   fs::create_hard_link(here.root / "theirs", here.root / ".short.cordma-part");

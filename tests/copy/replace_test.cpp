@@ -1,4 +1,4 @@
-// Directories, symlinks and hard links take the place of what is there.
+// Directories, symlinks and hard links replace existing entries.
 #include "target_tree.hpp"
 
 using namespace copy;
@@ -34,7 +34,7 @@ TEST_CASE(
     write(here.root / "file", "two");
     fs::create_directories(here.root / "empty");
     fs::create_directories(here.root / "full/of");
-    // Parts that were left, of whatever kind.
+    // Left parts of any kind.
     write(here.root / target::part_name("file"), "stale");
     fs::create_symlink("planted", here.root / target::part_name("empty"));
     for (const char* path : {"new", "file", "empty"}) {

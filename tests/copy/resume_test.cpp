@@ -1,4 +1,4 @@
-// A sidecar never vouches for a chunk that was not added to it, whatever became of the file.
+// A sidecar never vouches for a chunk that was not added to it, regardless of changes to the file.
 #include "target_tree.hpp"
 
 #include "../../apps/cp/target/resume.hpp"
@@ -60,7 +60,7 @@ chunks chunks_of(const resume_state& s) {
   return all;
 }
 
-// Of a sidecar with these records, in this order; the last is that of the last chunk.
+// Records of a sidecar, in this order; the last record is that of the last chunk.
 const std::vector<std::pair<std::uint64_t, std::uint64_t>> records{{3, 33}, {0, 0},   {999, ~0ULL},
                                                                    {3, 34}, {500, 1}, {1000, 7}};
 
@@ -90,7 +90,7 @@ TEST_CASE("what was added is here at once, and again in the next transfer") {
     CHECK(chunks_of(s).empty());
     CHECK(s.add(7, 70).ok());
     CHECK(chunks_of(s) == chunks{{7, 70}});
-    CHECK(chunks_of(side.state()) == chunks{{7, 70}});  // as if this one had been killed
+    CHECK(chunks_of(side.state()) == chunks{{7, 70}});  // as after a kill of this one
     CHECK(s.add(8, 80).ok());
     CHECK(s.add(7, 71).ok());
   }
@@ -152,7 +152,7 @@ TEST_CASE("whichever byte is damaged, the records before it are read and no othe
 
 namespace {
 
-// A part of the source's size, and its sidecar with all records, made after it.
+// A part of the source's size, and its sidecar with all records, created after it.
 struct part_and_sidecar {
   sidecar side;
   fs::path path = side.all.path() / "part";
@@ -161,13 +161,13 @@ struct part_and_sidecar {
     (void)whole(side);
   }
   [[nodiscard]] int part() const { return side.part.get(); }
-  // As of a transfer that goes on with what is vouched for, and is killed then.
+  // Continues with the chunks that the sidecar vouches for, as a transfer does that is then killed.
   [[nodiscard]] bool vouched() const {
     resume_state s = side.state();
     if (s.vouches()) REQUIRE(s.confirm(s.here()).ok());
     return s.vouches();
   }
-  // Until what is done is later than what may still have been under way.
+  // Waits until new changes have a later time than changes that may still have been in progress.
   void let_time_pass() const {
     struct stat s{};
     struct stat now{};
@@ -181,11 +181,11 @@ struct part_and_sidecar {
       REQUIRE(::stat(clock.c_str(), &now) == 0);
     } while (ns(now) - ns(s) <= 25'000'000);
   }
-  // As if nobody could have changed it since its last note.
+  // Sets the sidecar's time, as if the part could not have changed since the last note.
   void touch_sidecar() const { REQUIRE(::utimensat(AT_FDCWD, side.path.c_str(), nullptr, 0) == 0); }
 };
 
-// Whether it can be known here. (No REQUIRE: it is asked before there is any case.)
+// True if a sidecar can vouch on this system. (No REQUIRE: it runs before any test case.)
 bool vouches() {
   const temporary_directory all;
   const auto open = [&](const char* name) {
@@ -257,7 +257,7 @@ TEST_CASE("too short a part is not vouched for, nor any of another run of the ma
   REQUIRE(::ftruncate(p.part(), source.size) == 0);
   compare();
   CHECK(p.vouched());
-  // Of another run, with what it is hashed to.
+  // A record of another run, with a matching hash.
   std::string bytes = read(p.side.path);
   bytes[40] = static_cast<char>(bytes[40] ^ 1);
   const std::uint64_t hash = XXH3_64bits(bytes.data(), 56);
@@ -287,7 +287,7 @@ TEST_CASE("whenever who compares a part is killed, what is vouched for then is w
   resume_state s = p.side.state();
   CHECK_FALSE(s.vouches());
   looks_right();
-  REQUIRE(::ftruncate(p.part(), source.size) == 0);  // as who goes on does
+  REQUIRE(::ftruncate(p.part(), source.size) == 0);  // as the next transfer does
   looks_right();
   std::vector<bool> found = s.here();
   found[0] = found[1000] = false;
@@ -368,7 +368,7 @@ TEST_CASE("records of chunks that the file has not are passed over, however larg
       REQUIRE(s.add(chunk, chunk).ok());
     }
   }
-  // Those records, behind the head of the file that has fewer chunks.
+  // The same records, after the head of a sidecar for a file with fewer chunks.
   const std::string others = read(side.path).substr(head_bytes);
   side.put("");
   (void)side.state();

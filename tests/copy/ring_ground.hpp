@@ -1,4 +1,4 @@
-// Where tests of copy::file_ring play: a reactor, a ring on it, a folder for files, a pipe.
+// Test fixtures for copy::file_ring: a reactor, a ring on it, a folder for files, a pipe.
 #pragma once
 
 #include <cordma/runtime/reactor.hpp>
@@ -24,7 +24,7 @@
 
 namespace copy::test {
 
-// Gone at the end, with all that is in it.
+// A folder that the destructor removes with all its contents.
 class folder {
  public:
   folder() {
@@ -38,7 +38,7 @@ class folder {
   folder& operator=(const folder&) = delete;
   ~folder() { std::filesystem::remove_all(path_); }
   [[nodiscard]] int get() const noexcept { return fd_.get(); }
-  // New, empty, for reading and writing.
+  // Creates a new, empty file for reading and writing.
   [[nodiscard]] cordma::unique_fd make(const char* name) const {
     cordma::unique_fd fd(::openat(get(), name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     REQUIRE(fd);
@@ -57,7 +57,7 @@ struct pipe_ends {
     out.reset(both[0]);
     in.reset(both[1]);
   }
-  // A thread may.
+  // May be called from any thread.
   void put(std::string_view text) const {
     REQUIRE(::write(in.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   }
@@ -65,7 +65,7 @@ struct pipe_ends {
   cordma::unique_fd in;
 };
 
-// By system calls always, and by io_uring where the kernel has it.
+// System calls, and io_uring if the kernel supports it.
 inline std::vector<bool> ways_under_test() {
   std::vector<bool> ways{false};
   if (cordma::test::has_io_uring()) ways.push_back(true);
@@ -76,7 +76,7 @@ struct ground {
   explicit ground(const file_ring_options& options = {},
                   const cordma::reactor_options& how = {.mode = cordma::wait_mode::event})
       : loop(how), ring(loop, options) {}
-  // Until nothing happens any more. What the kernel works at may not be done.
+  // Runs the reactor until it is idle. Operations in the kernel may still be in progress.
   void settle() {
     while (loop.turn()) {}
   }

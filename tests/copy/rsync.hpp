@@ -1,4 +1,4 @@
-// The real rsync, whose patterns ours are.
+// The real rsync, which defines the meaning of the patterns.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ namespace copy::test {
 inline constexpr const char* no_rsync = "rsync is not installed: apt-get install rsync";
 
 struct outcome {
-  int status = -1;     // of its exit; -1: it could not be started, or a signal ended it
-  std::string output;  // of standard output
+  int status = -1;     // exit status; -1: not started, or ended by a signal
+  std::string output;  // standard output
 };
 
-// Runs it to its end, in the C locale, as its child.
+// Runs rsync to its end, in the C locale, as a child process.
 [[nodiscard]] inline outcome run_rsync(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "rsync");
   std::vector<char*> argv;

@@ -1,4 +1,4 @@
-// What is found beside names and contents: symlinks, further names, extended attributes.
+// Symlinks, additional hard links and extended attributes found by a scan.
 #include "../../apps/cp/tree/linked_files.hpp"
 
 #include "scanned.hpp"
@@ -36,7 +36,7 @@ constexpr unsigned char acl_bytes[] = {2,  0, 0, 0,                      //
                                        32, 0, 0, 0, 255, 255, 255, 255};
 const std::string acl(std::begin(acl_bytes), std::end(acl_bytes));
 
-// Whether a temporary file may have such an attribute at all.
+// True if a temporary file can have such an attribute.
 bool keeps(const char* name, const std::string& value) {
   std::string path = std::filesystem::temp_directory_path() / "cordma-copy-XXXXXX";
   const int fd = ::mkstemp(path.data());
@@ -111,7 +111,7 @@ TEST_CASE("a file whose number is used again, or that has changed, is another fi
     REQUIRE(first != nullptr);
     CHECK(*first == "c");
   }
-  // All its names have come: it is forgotten.
+  // All its names have been found, so it is forgotten.
   CHECK(files.first_name(again, "g") == nullptr);
 }
 

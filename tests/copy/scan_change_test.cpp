@@ -1,4 +1,4 @@
-// Trees that change while they are walked, and before what was found is opened.
+// Trees that change during the walk, and before the found entries are opened.
 #include "scanned.hpp"
 #include "temporary_tree.hpp"
 
@@ -126,12 +126,12 @@ TEST_CASE("the walk does not go through a symlink that took the place of a direc
   for (std::size_t i = 0; i <= depth; ++i) tree.file(deep(i) + "/z");
   for (std::size_t i = 0; i <= depth; ++i) tree.file("outside/" + deep(i) + "/z");
   scanned s({{tree.at("s")}});
-  REQUIRE(s.until(depth + 1));  // all directories; the files are on the way back
+  REQUIRE(s.until(depth + 1));  // all directories; files come on the way back
   CHECK(s.found.back().path == deep(depth));
   move(tree, "s/m", "away");
   tree.symlink("s/m", tree.at("outside/s/m"));
   s.all();
-  // What was open is read to its end, the rest is not there any more; "s" itself is.
+  // Open directories are read to their end, and the others are no longer found; "s" itself is.
   CHECK(s.found.back().path == "s/z");
   CHECK(s.found.size() < 2 * depth + 2);
   for (const problem& p : s.problems) {

@@ -1,4 +1,4 @@
-// Which names sources have, and what several of them make together.
+// The names of sources, and the combination of several sources.
 #include "scanned.hpp"
 #include "temporary_tree.hpp"
 
@@ -15,7 +15,7 @@ using namespace copy::test;
 
 namespace {
 
-// The working directory is another one as long as it lives.
+// Changes the working directory until its destruction.
 class working_directory {
  public:
   explicit working_directory(const std::string& path)
@@ -195,7 +195,7 @@ TEST_CASE("of what is listed all that leads to it comes first, once, and nothing
     return s.paths() + s.said();
   };
   CHECK(listed({"a/b/x", "a/b/y", "a", "g"}, false) == "a/\na/b/\na/b/x\na/b/y\ng\n");
-  // What has come with another is looked at, and not sent again.
+  // An entry already listed with another one is checked, and not sent again.
   CHECK(listed({"a", "a/b/x"}, false) == "a/\na/b/\na/b/x\n");
   CHECK(listed({"a", "a/b/x", "a/none"}, true) ==
         "a/\na/b/\na/b/x\na/b/y\na/z\nfailed a/none: No such file or directory\n");

@@ -1,4 +1,4 @@
-// What is found in a tree, in which order, and what is said of the rest.
+// Entries found in a tree, their order, and the problems reported for the rest.
 #include "scanned.hpp"
 #include "temporary_tree.hpp"
 
@@ -19,7 +19,7 @@ using namespace copy::test;
 
 namespace {
 
-// As root everything may be read: as long as it lives, this process is another user's.
+// Root may read everything, so this process runs as another user while the object lives.
 class no_root {
  public:
   no_root() : was_root_(::geteuid() == 0) {

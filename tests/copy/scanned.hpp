@@ -17,7 +17,7 @@ namespace copy::test {
 
 inline constexpr scan_options recursive = {.recursive = true, .links = true};
 
-// What one filter and some sources make; `all()` walks to the end.
+// The scan of some sources with one filter; `all()` walks to the end.
 class scanned {
  public:
   explicit scanned(std::vector<source> sources, const scan_options& options = recursive,
@@ -25,7 +25,7 @@ class scanned {
       : chosen_(std::move(chosen)), walk_(std::move(sources), chosen_, options) {}
 
   [[nodiscard]] scanner& walk() noexcept { return walk_; }
-  // Until so many entries are there in all, or there are no more. False: there are no more.
+  // Scans until this number of entries has been found in total. Returns false if there are no more.
   bool until(std::size_t entries) {
     bool more = true;
     while (more && found.size() < entries) more = walk_.next(entries - found.size(), found);
@@ -38,7 +38,7 @@ class scanned {
     return *this;
   }
 
-  // Directories with a '/' behind, a line each.
+  // Returns the paths, one per line; directories end with '/'.
   [[nodiscard]] std::string paths() const {
     std::string text;
     for (const entry& e : found) {
@@ -46,13 +46,13 @@ class scanned {
     }
     return text;
   }
-  // nullptr: it was not found.
+  // Returns the entry, or nullptr if it was not found.
   [[nodiscard]] const entry* at(std::string_view path) const {
     const auto e =
         std::find_if(found.begin(), found.end(), [&](const entry& f) { return f.path == path; });
     return e == found.end() ? nullptr : &*e;
   }
-  // "left out a: is a FIFO\n"
+  // Returns the problems, such as "left out a: is a FIFO\n".
   [[nodiscard]] std::string said() const {
     std::string text;
     for (const problem& p : problems) {
@@ -75,7 +75,7 @@ class scanned {
   scanner walk_;
 };
 
-// All of one source's contents.
+// A source that stands for the contents of a directory.
 [[nodiscard]] inline source contents(std::string path) {
   return {.path = std::move(path), .contents = true};
 }

@@ -1,4 +1,4 @@
-// Which seeds a test with random input goes through.
+// Seeds for tests with random input.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct seed_range {
   std::uint64_t count = 0;
 };
 
-// 1 to `count`, or those of CORDMA_TEST_SEEDS: "17", or "1+2000" for 2000 from 1 on.
+// 1 to `count`, or those of CORDMA_TEST_SEEDS: "17", or "1+2000" for 2000 seeds from 1 on.
 [[nodiscard]] inline seed_range seeds_under_test(std::uint64_t count) {
   const char* const named = std::getenv("CORDMA_TEST_SEEDS");
   if (named == nullptr) return {.first = 1, .count = count};

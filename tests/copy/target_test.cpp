@@ -1,4 +1,4 @@
-// Nothing leads out of the target, whatever was planted in it.
+// No path leads out of the target, with any entries planted in it.
 #include "target_tree.hpp"
 
 #include "../../apps/cp/files/beneath.hpp"
@@ -27,7 +27,7 @@ entry directory_entry(const std::string& path) {
 constexpr keep_options all_kept{
     .mode = true, .times = true, .owner = true, .group = true, .attributes = true};
 
-// Everything that can be asked of a name below `parent`, which is a symlink.
+// Checks every operation on a name below `parent`, which is a symlink.
 void check_that_all_stops_at(target& to, const std::string& parent) {
   const std::string below = parent + "/x";
   CHECK(errno_of(to.find(below)) == ELOOP);
@@ -68,7 +68,7 @@ void check_planted_parents(const place_to_write& here) {
   CHECK_FALSE(is_there(here.root / "linked"));
 }
 
-// What a container's rules do to a system call that they do not know.
+// Acts like a container's seccomp rules on a system call that they do not list.
 void forbid_openat2() {
   std::array<sock_filter, 4> rules{{{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
                                     {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_openat2},

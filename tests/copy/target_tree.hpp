@@ -1,4 +1,4 @@
-// Directories to write into, and threads that are somebody else or have a file system of their own.
+// Directories to write into, and threads with another user or separate mounts.
 #pragma once
 
 #include "../../apps/cp/target/target.hpp"
@@ -31,12 +31,13 @@ namespace copy::test {
 
 namespace fs = std::filesystem;
 
-// Goes with what is in it.
+// A directory that the destructor removes with its contents.
 class temporary_directory {
  public:
   temporary_directory() {
     std::string name = (fs::temp_directory_path() / "cordma-target-XXXXXX").string();
-    // No REQUIRE: whether a case applies is found out before there is any. Readable: another user comes by.
+    // No REQUIRE: applies() uses it before any test case. Readable by all, because another user
+    // accesses it.
     if (::mkdtemp(name.data()) == nullptr || ::chmod(name.c_str(), 0755) != 0) {
       throw std::system_error(errno, std::generic_category(), name);
     }
@@ -54,7 +55,7 @@ class temporary_directory {
   fs::path path_;
 };
 
-// A target, and a directory beside it, into which nothing must get.
+// A target, and a directory beside it that must not be written to.
 struct place_to_write {
   temporary_directory all;
   fs::path root = all.path() / "root";
@@ -97,20 +98,20 @@ inline std::vector<std::string> names(const fs::path& of) {
   return all;
 }
 
-// Of a result: 0 where it is fine.
+// Returns the errno of a result, or 0 if it succeeded.
 template <class T>
 int errno_of(const cordma::result<T>& r) {
   return r.ok() ? 0 : r.why().os_errno();
 }
 
-// The part of `path`, a new one or what was left, takes its place.
+// Publishes the part of `path`, a new or an existing one.
 inline cordma::result<void> publish_part(target& to, const std::string& path) {
   const auto part = to.open_part(path, O_WRONLY);
   if (!part) return part.why();
   return to.publish(part->get(), path);
 }
 
-// Rethrows what it throws, so that a failed REQUIRE ends the case.
+// Rethrows exceptions of `what`, so that a failed REQUIRE ends the case.
 inline void in_thread(const std::function<void()>& what) {
   std::exception_ptr thrown;
   std::thread([&] {
@@ -128,7 +129,7 @@ inline constexpr const char* not_root = "only root can be somebody else";
 
 inline constexpr uid_t other_user = 12345;
 inline constexpr gid_t other_group = 23456;
-// The system calls themselves, which are about this thread alone.
+// Uses the system calls directly, because they affect only this thread.
 inline void as_other_user(const std::function<void()>& what) {
   in_thread([&] {
     REQUIRE(::syscall(SYS_setgroups, 0, nullptr) == 0);
@@ -142,7 +143,7 @@ inline void give_to_other_user(const fs::path& what) {
 }
 
 inline constexpr const char* no_mounts = "only root with CAP_SYS_ADMIN can mount a file system";
-// In mounts of its own, until the thread ends.
+// Mounts in a separate mount namespace, until the thread ends.
 inline bool mount_small(const fs::path& at, const char* options) {
   return ::unshare(CLONE_NEWNS) == 0 &&
          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -1,4 +1,4 @@
-// A directory of a test's own, and what it puts there.
+// A temporary directory of a test, and functions that create its contents.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 
 namespace copy::test {
 
-// Gone with all that is in it at the end of its life. Paths are relative to it; parents are made.
+// The destructor removes it with all its contents. Paths are relative to it; parents are created.
 class temporary_tree {
  public:
   temporary_tree() {

@@ -1,4 +1,5 @@
-// Two ends of TLS without a network: what one says the other reads, and nothing that was changed on its way.
+// Two ends of TLS without a network: each reads the other's data, and rejects data changed on the
+// way.
 #include "../../apps/support/tls_channel.hpp"
 #include "certificates.hpp"
 
@@ -45,7 +46,7 @@ struct ends {
         server(server_side),
         client(client_side, host) {}
 
-  // The first failure of either; empty: both are done.
+  // Returns the first failure of either end, or an empty string if both are done.
   std::string shake_hands() {
     bool server_done = false;
     bool client_done = false;
@@ -79,7 +80,7 @@ struct ends {
   std::string client_why;
 };
 
-// All that `to` reads of it, fed in pieces of that many bytes.
+// Returns all bytes that `to` reads from `sealed`, fed in pieces of `piece` bytes.
 bytes read(tls_channel& to, bytes sealed, std::size_t piece) {
   bytes all;
   bytes room(tls_channel::record_bytes);
@@ -236,7 +237,7 @@ TEST_CASE("what is no TLS, and an older one, is refused") {
   const cordma::result<tls_channel::step> said = other.client.shake_hands({});
   REQUIRE(said);
   bytes greeting = taken_from(other.client);
-  // What is between the two offers an older one: "supported_versions" is made unknown to the server.
+  // An attacker offers an older version: "supported_versions" is made unknown to the server.
   const std::byte tls13[] = {std::byte{0}, std::byte{43}, std::byte{0}};
   const auto at = std::ranges::search(greeting, tls13).begin();
   REQUIRE(at != greeting.end());

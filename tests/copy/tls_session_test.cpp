@@ -1,4 +1,4 @@
-// Shaking hands over TLS, and whoever stands between the two.
+// The handshake over TLS, and attackers between client and server.
 #include "lane_pair.hpp"
 
 #include "../../apps/cp/protocol/auth.hpp"
@@ -31,19 +31,19 @@ void append(lane& l, std::uint32_t number) {
   l.kick();
 }
 
-// Says the number of each lane on it.
+// Sends the number of each lane on it.
 task<> say_numbers(client_request, lanes& ways) {
   for (std::uint32_t i = 0; i < ways.size(); ++i) {
     append(*ways[i], i);
     co_await ways[i]->say();
   }
-  // Until the client goes: what is on its way is read.
+  // Waits until the client closes, so that data in flight is read.
   try {
     [[maybe_unused]] const bool more = co_await ways.front()->next();
   } catch (const cordma::error&) {}
 }
 
-// A server, whoever stands in front of it, and a client, in one reactor.
+// A server, an optional attacker in front of it, and a client, in one reactor.
 struct scene {
   explicit scene(const std::string& token, server_tls tls = {})
       : on({}, tcp),
@@ -75,7 +75,7 @@ struct attempt {
 };
 static_assert(std::is_trivially_destructible_v<attempt>);
 
-// What the client fails for; empty: each lane is the one that it should be.
+// Returns the client's error, or an empty string if each lane is the right one.
 task<std::string> connect_to(scene& s, std::string address, attempt a) {
   hello asked;
   asked.module = "box";
@@ -102,7 +102,8 @@ task<std::string> connect_to(scene& s, std::string address, attempt a) {
 
 task<> serve(scene* s) { co_await s->serving.serve(s->at, 0); }
 
-// With the server, and with `between` in front of it: a coroutine that gets the scene and its Listener.
+// Connects to the server, or through `between` if it is set: a coroutine that receives the scene
+// and its Listener.
 using middle = task<> (*)(scene*, cordma::Listener*, cordma::scope*);
 std::string said_to(scene& s, attempt a, middle between = nullptr) {
   return s.on.play(
@@ -125,7 +126,7 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-// ---- who stands between ----
+// ---- attackers between client and server ----
 
 using private_data = std::vector<std::byte>;
 
@@ -176,7 +177,7 @@ task<std::unique_ptr<lane>> lane_to_client(scene* s, cordma::ConnectionRequest r
   co_return way;
 }
 
-// As it is, without a look at it.
+// Forwards all bytes unchanged.
 task<> pass_through(scene* s, cordma::ConnectionRequest request) {
   const private_data said(request.private_data().begin(), request.private_data().end());
   cordma::connect_options how;
@@ -200,7 +201,7 @@ task<> pass_through(scene* s, cordma::ConnectionRequest request) {
   co_await both.join();
 }
 
-// With a certificate of his own, which is as good as the server's.
+// Uses a separate certificate, which is as valid as the server's.
 task<> terminate(scene* s, cordma::ConnectionRequest request) {
   const tls_context shows = showing("also");
   const tls_context trust = trusting("ca");
@@ -221,7 +222,8 @@ task<> terminate_all(scene* s, cordma::Listener* front, cordma::scope* all) {
   }
 }
 
-// The first lane as it is; the others end here, and what the client then shows is answered by a guess.
+// Forwards the first lane unchanged. Terminates the others, and answers the client's proof by a
+// guess.
 task<> answer_lane(scene* s, cordma::ConnectionRequest request) {
   const tls_context shows = showing("also");
   std::unique_ptr<lane> here = co_await lane_to_client(s, std::move(request), &shows);
@@ -242,7 +244,7 @@ task<> answer_further_lanes(scene* s, cordma::Listener* front, cordma::scope* al
   }
 }
 
-// Has seen the session's id, and would have the lane itself: without TLS, and with it.
+// Has seen the session's id, and tries to take the lane itself: without TLS, and with it.
 task<> grab_lane(scene* s, private_data said) {
   private_data plain = said;
   plain[4] = std::byte{0};
@@ -277,7 +279,7 @@ task<> grab_lanes_first(scene* s, cordma::Listener* front, cordma::scope* all) {
   }
 }
 
-// A lane that is there already comes once more.
+// Forwards every lane unchanged.
 task<> pass_all(scene* s, cordma::Listener* front, cordma::scope* all) {
   for (;;) {
     cordma::ConnectionRequest request = co_await front->next();
@@ -329,7 +331,7 @@ TEST_CASE(
   scene s("a token", {.with = &shows});
   const std::string said = said_to(s, {"a token", &trust, 1}, terminate_all);
   CHECK_MESSAGE(has(said, "no module \"box\" for this token"), said);
-  CHECK(s.has_logged("no module"));  // all that was said has come to it
+  CHECK(s.has_logged("no module"));  // all data has reached the server
   CHECK(said_to(s, {"a token", &trust, 1}, pass_all) == "");
 }
 

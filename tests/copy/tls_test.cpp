@@ -1,4 +1,5 @@
-// A lane with TLS: frames and the bytes of chunks, in their order and whole, or an error.
+// A lane with TLS: frames and the bytes of chunks arrive in order and complete, or fail with an
+// error.
 #include "lane_pair.hpp"
 
 #include <cordma/runtime/timeout.hpp>
@@ -33,7 +34,7 @@ struct memory_pair {
   cordma::MemoryRegion to;
 };
 
-// What the client is told of the slots.
+// Returns the client's received description of the slots.
 task<slot_memory> offered(lane_pair& p, const memory_pair& m) {
   p.server->offer(m.to, {0, slots, slot_bytes, before});
   co_await p.server->say();
@@ -59,7 +60,7 @@ task<> expect_number(lane& l, std::uint32_t number) {
 
 task<> write_all(lane* l) { co_await l->write_out(); }
 
-// What an end fails for; ok where it does not.
+// Returns the error of `t`, or ok if it succeeds.
 template <class T>
 task<cordma::errc> failure_of(task<T> t) {
   cordma::errc code = cordma::errc::ok;
@@ -87,7 +88,7 @@ task<> send_to_slots(lane* l, slot_memory m, cordma::MemoryRegion from) {
     co_await first.done();
     co_await nothing.done();
   }
-  std::ranges::fill(from.bytes(), std::byte{0});  // the bytes were the caller's again
+  std::ranges::fill(from.bytes(), std::byte{0});  // the caller owns the buffer again
   l->finish();
 }
 
@@ -178,7 +179,7 @@ TEST_CASE("a peer that does not read keeps the bytes that are for it where they 
     cordma::scope all(me);
     all.spawn(write_all(p.client.get()));
     std::vector<std::unique_ptr<slot_write>> under_way;
-    constexpr std::uint32_t many = 60;  // more than sockets and windows hold
+    constexpr std::uint32_t many = 60;  // more than sockets and windows can buffer
     for (std::uint32_t i = 0; i < many; ++i) {
       under_way.push_back(std::make_unique<slot_write>(*p.client, told, told.offset,
                                                        m.from.all().part(0, slot_bytes)));
@@ -194,7 +195,7 @@ TEST_CASE("a peer that does not read keeps the bytes that are for it where they 
     }
     CHECK(waited == cordma::errc::timed_out);
     co_await under_way.front()->done();
-    // One that is given up is sent all the same.
+    // An abandoned write is still sent.
     under_way.pop_back();
     for (std::uint32_t i = 0; i < many; ++i) co_await expect_number(*p.server, i);
     co_await under_way.back()->done();
@@ -251,7 +252,7 @@ TEST_CASE("bytes for slots are refused where none are offered, and on a lane wit
           co_await p.client->say();
           task<bool> reading = p.server->next();
           const cordma::errc why = co_await failure_of(std::move(reading));
-          // Without TLS whoever reads frames knows none of that kind.
+          // Without TLS the frame kind is unknown to the reader.
           CHECK(why == (how == security::tls ? cordma::errc::invalid_value : cordma::errc::ok));
         },
         with);

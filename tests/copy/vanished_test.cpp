@@ -1,4 +1,4 @@
-// --delete, where something of the source could not be had.
+// --delete if some of the source could not be read.
 #include "hostile.hpp"
 
 using namespace copy;
@@ -18,7 +18,7 @@ task<void> say_when_wanted(villain& v) {
   v.finish();
 }
 
-// Whether what is in the target and not in the source is there afterwards.
+// True if an entry of the target that is not in the source stays.
 bool extra_stays(const frames& told, bool& deleted_nothing) {
   const temporary_tree here;
   here.file("extra");

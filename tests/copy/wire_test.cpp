@@ -1,4 +1,4 @@
-// Frames say what they were made of, and nothing shorter or longer passes for one.
+// Frames decode to the encoded values, and frames of any other length are refused.
 #include "../../apps/cp/protocol/wire.hpp"
 #include "../../apps/cp/protocol/lane.hpp"
 

@@ -15,7 +15,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
-// "z3 d2": the runs, in blocks, the last of which may not be whole.
+// Returns the runs in blocks, such as "z3 d2"; the last block may be incomplete.
 std::string runs_of(const std::string& text) {
   std::string all;
   std::span<const std::byte> rest = bytes_of(text);
@@ -57,7 +57,7 @@ TEST_CASE("runs are of whole blocks, but for what is last") {
   CHECK(runs_of(data(1) + "x") == "d2");
   CHECK(runs_of(data(1) + std::string(5, '\0')) == "d1 z1");
   CHECK(runs_of(zeros(1) + std::string(5, '\0') + "x") == "z1 d1");
-  // Zeros that no block is full of are data.
+  // Zeros that do not fill a block are data.
   CHECK(runs_of("x" + zeros(1) + std::string(hole_block - 2, 'x') + "x") == "d2");
 }
 

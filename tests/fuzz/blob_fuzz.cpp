@@ -1,5 +1,5 @@
-// RemoteMemory::import never trusts what it is given, and accepts only what export_blob() writes; the
-// same for the blob of a SyncEvent, which has one of memory inside.
+// RemoteMemory::import never trusts its input, and accepts only blobs that export_blob() writes.
+// The same holds for the blob of a SyncEvent, which contains a blob of memory.
 #include <cordma/net/memory.hpp>
 #include <cordma/net/memory/blob.hpp>
 
@@ -33,7 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (decoded.why().message().empty()) std::abort();
     return 0;
   }
-  // Whatever is accepted is written again byte by byte.
+  // An accepted blob is encoded again to the same bytes.
   std::array<std::byte, cordma::detail::blob::bytes> again{};
   cordma::detail::encode(*decoded, again);
   if (!std::equal(again.begin(), again.end(), in.begin(), in.end())) std::abort();

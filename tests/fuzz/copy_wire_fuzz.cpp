@@ -1,4 +1,5 @@
-// The frames of cordma-cp: whatever comes, it is refused or means what it says, byte for byte.
+// The frames of cordma-cp: every input is refused, or decoded exactly and encoded to the same
+// bytes.
 #include "../../apps/cp/protocol/lane.hpp"
 #include "../../apps/cp/protocol/wire.hpp"
 
@@ -71,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::span<const std::byte> whole = bytes.first(copy::frame_head_bytes + head.payload);
     CORDMA_REQUIRE(out.empty() || std::ranges::equal(out, whole));
   } catch (const cordma::error&) {
-    // Refused: never more than that.
+    // Refused: the only permitted error.
   }
   return 0;
 }

@@ -1,6 +1,6 @@
-// The descriptors that programs carry from one side to the other, by whatever way: what comes is
-// refused with a sentence, or is exactly what encode() writes.
-// Input: one byte that chooses the transport and the way; then a descriptor, or the numbers of one.
+// The descriptors that programs carry from one side to the other: each input is refused with a
+// message, or is exactly an output of encode(). Input: one byte that selects the transport and the
+// way; then a descriptor, or the numbers of one.
 #include <cordma/net/transport/sim/descriptor.hpp>
 #include <cordma/net/transport/tcp/descriptor.hpp>
 #include <cordma/net/transport/transport.hpp>
@@ -43,7 +43,7 @@ void check(const result<Descriptor>& d, bytes in, Encode encode) {
   demand(std::equal(again.begin(), again.end(), in.begin(), in.end()));
 }
 
-// One byte changed anywhere, or cut off, and it is none any more.
+// A descriptor with one changed byte, or a truncated one, is not valid.
 template <class Decode>
 void check_damage(std::vector<std::byte> whole, std::size_t at, Decode decode) {
   demand(decode(bytes(whole)).ok());
@@ -87,7 +87,7 @@ void fuzz_tcp(bytes in, bool raw) {
   if (decode(whole).ok()) check_damage(whole, damage, decode);
 }
 
-// shm keeps its decoder to itself: it is behind a queue pair that was not connected yet.
+// The decoder of shm is private: it is reached through an unconnected queue pair.
 struct unconnected {
   meeting_place directory;
   reactor home{reactor_options{.mode = wait_mode::polling}};
@@ -107,7 +107,7 @@ void fuzz_shm(bytes in, bool raw) {
   demand(!s.q->connect(bytes(whole).first(at)).ok());
   whole[at] ^= std::byte{0x10};
   demand(!s.q->connect(whole).ok());
-  demand(s.q->descriptor().ok());  // as unconnected as before
+  demand(s.q->descriptor().ok());  // still unconnected
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Files of cordma-kv's journal: whatever they hold, they are read within their bounds, and what is whole stays so.
+// Files of cordma-kv's journal: any contents are read within their bounds, and complete records
+// stay complete.
 #include "../../apps/kv/journal/log_reader.hpp"
 #include "../../apps/kv/journal/manifest.hpp"
 
@@ -16,7 +17,7 @@ void demand(bool holds) {
   if (!holds) std::abort();
 }
 
-// Notes again what it is told.
+// Records the changes that it receives.
 class again final : public change_target {
  public:
   void put(std::string_view key, std::string_view value, unix_ms expiry,
@@ -44,7 +45,7 @@ class again final : public change_target {
   change_encoder out;
 };
 
-// What was understood, noted anew, is understood as the same.
+// Decoded changes, encoded again, decode to the same.
 void check_changes(std::string_view changes) {
   again first;
   if (!decode_changes(changes, first)) return;
@@ -75,14 +76,14 @@ void check_file(std::string_view bytes) {
   demand(got != log_reader::outcome::unreadable && valid <= bytes.size());
   demand((got == log_reader::outcome::end) == (valid == bytes.size()));
   if (got != log_reader::outcome::torn) return;
-  // Cut off there, as a server does at its start, it is whole.
+  // Truncated there, as by a server at its start, the file is complete.
   cordma::result<log_reader> cut = file_of(bytes.substr(0, valid));
   demand(cut.ok());
   for (; records > 0; --records) demand((*cut).next() == log_reader::outcome::record);
   demand((*cut).next() == log_reader::outcome::end);
 }
 
-// The rest of it with the heads that it should have had: what is in records is reached, too.
+// The rest of the file with correct heads, so that the contents of records are decoded too.
 void check_mended(std::string_view bytes) {
   const auto head = encode(log_header{log_kind::increment, 1, 1, 0});
   std::string file(head.data(), head.size());

@@ -1,5 +1,6 @@
-// What the two sides of the native protocol say: whatever comes is refused, or means what it says, byte for byte; a
-// server answers any batch in the room there is, and with what its clients understand.
+// Messages of both sides of the native protocol: every input is refused, or decoded exactly and
+// encoded to the same bytes. A server answers any batch within the available space, with responses
+// that its clients can decode.
 #include "../../apps/kv/native/execute.hpp"
 #include "../../apps/kv/native/scan.hpp"
 
@@ -19,7 +20,7 @@ using bytes = std::span<const std::byte>;
 constexpr kv::unix_ms now = 1'700'000'000'000;
 constexpr std::size_t most_bytes = 4096;
 
-// What was read of `from` is what would be written.
+// The decoded parts of `from` are encoded to the same bytes.
 template <class Head>
 void require_same(bytes from, const Head& head, std::string_view first,
                   std::string_view second = {}) {
@@ -67,7 +68,7 @@ kv::keyspace fresh_keys() {
   return kv::keyspace(std::move(memory), {.hash_seed = 7});
 }
 
-// The first two bytes say how much room there is.
+// The first two bytes determine the available space.
 void serve(bytes said) {
   const auto room_bytes = take<std::uint16_t>(said);
   if (!room_bytes) return;

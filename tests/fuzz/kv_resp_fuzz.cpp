@@ -1,4 +1,4 @@
-// What RESP clients may send: whatever it is, it is answered or refused, the same however it is cut.
+// Input of RESP clients: it is answered or refused, with the same result in pieces of any size.
 #include "../../apps/kv/command/service.hpp"
 #include "../../apps/kv/command/session.hpp"
 
@@ -42,7 +42,7 @@ struct server {
   }
 };
 
-// Its replies to all of it, given in pieces of these many bytes.
+// Its replies to the complete input, passed in pieces of this many bytes.
 std::string answers(std::string_view bytes, std::size_t piece) {
   server s;
   kv::session_origin origin;
@@ -80,7 +80,7 @@ bool mentions(std::string_view bytes, std::string_view word) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > most_bytes) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  // What sleeps, writes files, is left to chance, or tells of buffers and processor time.
+  // Commands that sleep, write files, depend on chance, or report buffers and processor time.
   for (const std::string_view word :
        {"sleep", "save", "rewrite", "acl", "rand", "genpass", "client", "info", "hello"}) {
     if (mentions(bytes, word)) {

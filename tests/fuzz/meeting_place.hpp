@@ -1,4 +1,5 @@
-// The directory where a fuzz target's rendezvous sockets are: of this process, and gone with it.
+// The directory of a fuzz target's rendezvous sockets: private to this process, and removed at its
+// end.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// The frames of the protocols: whatever comes, the decoders read nothing beyond it, and what they accept is
-// within the limits that everything above relies on, and comes out again as it was.
+// The frames of the protocols: the decoders never read beyond their input. Accepted frames are
+// within the limits that the upper layers rely on, and are encoded to the same bytes.
 #include <cordma/net/protocol/credit_window.hpp>
 #include <cordma/net/protocol/frame.hpp>
 

@@ -1,5 +1,5 @@
-// The headers of requests: whatever comes, the decoder reads nothing beyond it, and what it accepts
-// comes out again as it was.
+// The headers of requests: the decoder never reads beyond its input, and accepted headers are
+// encoded to the same bytes.
 #include <cordma/net/protocol/request.hpp>
 
 #include <algorithm>

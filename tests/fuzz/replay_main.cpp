@@ -1,5 +1,5 @@
-// Feeds every file under the folders named on the command line to a fuzz target, once: the corpus as
-// a regression test for builds without libFuzzer. Exit 0 when the target survived all of them.
+// Passes every file in the folders named on the command line to a fuzz target, once: the corpus as
+// a regression test for builds without libFuzzer. Exits with 0 if the target survived all of them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 namespace {
 
 void replay(const std::filesystem::path& file) {
-  // Printed ahead of the run, so that the last line before a crash names the input.
+  // Printed before the run, so that the last line before a crash names the input.
   std::printf("%s\n", file.c_str());
   std::fflush(stdout);
   std::ifstream in(file, std::ios::binary);

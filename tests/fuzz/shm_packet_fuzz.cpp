@@ -1,6 +1,6 @@
-// What a process that is not cordma may send to the rendezvous socket, and put into a ring.
-// Input: one byte that chooses; then packets of the length their first byte says (times two), or
-// cells of 64 bytes.
+// Data that a foreign process may send to the rendezvous socket, and write into a ring. Input: one
+// byte that selects; then packets with the length in their first byte (times two), or cells of 64
+// bytes.
 #include <cordma/net/transport/shm/ring.hpp>
 #include <cordma/net/transport/transport.hpp>
 #include <cstdlib>

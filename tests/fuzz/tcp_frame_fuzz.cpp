@@ -1,5 +1,5 @@
-// The decoders of the tcp transport: whatever comes, they read nothing beyond their input, and what
-// they accept is within the limits that the transport relies on.
+// The decoders of the tcp transport: they never read beyond their input, and accepted frames are
+// within the limits that the transport relies on.
 #include <cordma/net/transport/tcp/frame.hpp>
 #include <cordma/net/transport/tcp/hello.hpp>
 #include <cstdlib>
@@ -13,7 +13,7 @@ void demand(bool holds) {
   if (!holds) std::abort();
 }
 
-// Input that was decoded gives the same bytes again.
+// A decoded frame is encoded to the same bytes.
 void check_frame(std::span<const std::byte> in) {
   const decoded d = decode(in);
   if (d.what == decoded::outcome::partial) demand(d.size > in.size());

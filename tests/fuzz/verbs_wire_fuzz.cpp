@@ -1,5 +1,5 @@
-// The decoders of the verbs transport: whatever comes, they read nothing beyond their input, and what
-// they accept is within the limits that the transport relies on.
+// The decoders of the verbs transport: they never read beyond their input, and accepted values are
+// within the limits that the transport relies on.
 #include <cordma/net/transport/verbs/codes.hpp>
 #include <cordma/net/transport/verbs/wire.hpp>
 

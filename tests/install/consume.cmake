@@ -1,6 +1,6 @@
-# Installs the build into an empty prefix, then configures, builds and runs a project that knows of it
-# nothing but find_package(cordma). Then the same project with the sources in a folder of its own: of those
-# only runtime is built, which is enough to see that nothing takes the project for ours.
+# Installs the build into an empty prefix. Then it configures, builds and runs a project that uses
+# only find_package(cordma). Then the same project with the sources in a separate folder: only their
+# runtime is built, which is enough to check that the project is not treated as cordma's own.
 set(prefix "${FOLDER}/prefix")
 file(REMOVE_RECURSE "${prefix}" "${FOLDER}/build" "${FOLDER}/embedded")
 

@@ -25,7 +25,7 @@ TEST_CASE("a user may do what the rules say, and no more") {
   CHECK(c("EXISTS b:1 a") == error(no_key));
   CHECK(c("MGET b:1") == error("NOPERM this user has no permissions to run the 'mget' command"));
   CHECK(c("DEL b:1") == error("NOPERM this user has no permissions to run the 'del' command"));
-  // Rights that change count from the next command on.
+  // A change of rights applies from the next command on.
   CHECK(admin("ACL SETUSER bob -get") == ok);
   CHECK(c("GET b:1") == error(no_get));
   CHECK(c("MULTI") == error("NOPERM this user has no permissions to run the 'multi' command"));
@@ -80,7 +80,7 @@ TEST_CASE("ACL DRYRUN says what the user would be told") {
   CHECK(c("ACL DRYRUN u acl|list") == error("ERR Command 'acl|list' not found"));
   CHECK(c("ACL DRYRUN u get") == error("ERR wrong number of arguments for 'get' command"));
   CHECK(c("ACL DRYRUN nosuch get a") == error("ERR User 'nosuch' not found"));
-  // What comes before AUTH is everybody's.
+  // Commands that may precede AUTH are permitted to every user.
   for (const char* const open : {"auth x", "hello", "quit", "reset"}) {
     CAPTURE(open);
     CHECK(c("ACL DRYRUN u " + std::string(open)) == ok);

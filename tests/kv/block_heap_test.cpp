@@ -1,4 +1,4 @@
-// Memory of small hashes, and how it goes back.
+// Memory of small hashes, and its return to the system.
 #include "../../apps/kv/store/block_heap.hpp"
 #include "../../apps/kv/store/store.hpp"
 
@@ -98,13 +98,13 @@ TEST_CASE("of small hashes most of which are erased the slabs go back bit by bit
     }
   }
   const std::size_t full = keys.usage().slab_bytes;
-  CHECK(full <= keys.usage().object_bytes);  // which has the places of objects too
+  CHECK(full <= keys.usage().object_bytes);  // includes the slots of objects
   for (std::uint64_t i = 0; i < count; ++i) {
     if (i % 10 != 0) REQUIRE(keys.erase(keys.key(name(i))));
   }
   int slices = 0;
   while (keys.free_some(1000)) ++slices;
-  CHECK(slices >= 90);  // a thousand places at a time
+  CHECK(slices >= 90);  // a thousand slots at a time
   CHECK(keys.usage().slab_bytes <= full * 115 / 1000 + (5 << 20));
   for (std::uint64_t i = 0; i < count; i += 10) {
     const found f = keys.find(keys.key(name(i)));
@@ -170,7 +170,7 @@ TEST_CASE("of fields of 1,100 to 4,000 bytes the slabs go back, also of one hash
     int slices = 0;
     while (keys.free_some(1000)) ++slices;
     CHECK(slices >
-          static_cast<int>(count / 10 * bytes / 512 / 1000));  // long ones take longer to move
+          static_cast<int>(count / 10 * bytes / 512 / 1000));  // long values take longer to move
     CHECK(keys.usage().slab_bytes <= full * 115 / 1000 + (5 << 20));
     for (std::uint64_t i = 0; i < count; i += 10) {
       REQUIRE(keys.find(k).fields->find(name(i)) == std::string(bytes, 'v'));

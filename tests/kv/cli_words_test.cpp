@@ -1,4 +1,4 @@
-// What cordma-kv-cli reads and shows: lines taken apart, replies put together.
+// Input and output of cordma-kv-cli: splits lines into words and formats replies.
 #include "../../apps/kv/cli/print.hpp"
 #include "../../apps/kv/resp/words.hpp"
 

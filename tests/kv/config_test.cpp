@@ -1,4 +1,4 @@
-// CONFIG, configuration files, and what is counted.
+// CONFIG, configuration files, and statistics.
 #include "resp_ground.hpp"
 
 #include <cordma/runtime/result.hpp>
@@ -125,7 +125,7 @@ TEST_CASE("requirepass is the default user's password") {
   client other(s);
   CHECK(other("GET a") == error("NOAUTH Authentication required."));
   CHECK(other("AUTH secret") == ok);
-  CHECK(c("GET a") == null);  // who was there stays
+  CHECK(c("GET a") == null);  // an authenticated client stays so
   CHECK(c({"CONFIG", "SET", "requirepass", ""}) == ok);
   client third(s);
   CHECK(third("GET a") == null);
@@ -326,7 +326,7 @@ TEST_CASE("INFO and MEMORY STATS count clients without walking through them") {
     s.of.tick(0);
     CHECK(figure("client_recent_max_input_buffer") < 50'000);
   }
-  CHECK(s.of.figures_of_clients().room_bytes <= before + 65'536);  // what the others have now
+  CHECK(s.of.figures_of_clients().room_bytes <= before + 65'536);  // buffers of the other clients
   CHECK(s.of.figures_of_clients().blocked == 0);
 }
 
@@ -355,7 +355,7 @@ TEST_CASE("SAVE and SHUTDOWN are main's") {
   CHECK(c("SHUTDOWN NOSAVE") == "");
   CHECK(asked.save == kv::shutdown_request::snapshot::no);
   CHECK_FALSE(asked.force);
-  // Its end is the answer. Until then nothing that it says is carried out.
+  // The end of the server is the response. Until then no further command of the client runs.
   CHECK(c.session().ended() == kv::session::ending::no);
   CHECK(c("PING") == "");
   ++s.of.failed_endings;
@@ -365,7 +365,7 @@ TEST_CASE("SAVE and SHUTDOWN are main's") {
   CHECK(asked.force);
   ++s.of.failed_endings;
   CHECK(c.take() == error("ERR Errors trying to SHUTDOWN. Check logs."));
-  // What it may not do any more by the time that it is looked at again is refused, and over.
+  // A SHUTDOWN that is no longer permitted when it is retried is refused, and not retried again.
   client administrator(s);
   CHECK(c("SHUTDOWN SAVE") == "");
   CHECK(administrator("ACL SETUSER default -shutdown") == ok);

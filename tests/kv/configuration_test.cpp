@@ -1,4 +1,4 @@
-// What cordma-kv is told, by a file and by options.
+// The configuration of cordma-kv by a file and by options.
 #include "../../apps/kv/server/configuration.hpp"
 
 #include <doctest/doctest.h>
@@ -109,7 +109,7 @@ TEST_CASE("a file of Redis's own is taken, with a warning for each line without 
   CHECK(o.warnings[4].starts_with("line 8: "));
   CHECK(o.configured.values.acllog_max_len == 64);
   CHECK(o.configured.values.latency_monitor_threshold == 5);
-  // What would lose data or open doors if it were passed over is refused.
+  // A directive is refused if ignoring it would lose data or weaken security.
   for (const char* const line :
        {"replicaof host 6379", "rename-command CONFIG x", "tls-protocols TLSv1.3",
         "include /etc/other.conf", "cluster-enabled yes", "loadmodule /lib/x.so"}) {

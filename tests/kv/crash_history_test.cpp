@@ -1,5 +1,6 @@
-// A server that is killed and started again, again and again: what its clients saw could have happened, and nothing that
-// was acknowledged is missing. It is the program itself: CORDMA_KV names it.
+// A server that is killed and restarted repeatedly: the observations of its clients are
+// linearizable, and no acknowledged write is missing. The test runs the program itself; CORDMA_KV
+// names it.
 #include "free_port.hpp"
 #include "storm.hpp"
 
@@ -23,7 +24,7 @@ using namespace kv::test;
 
 namespace {
 
-// cordma-kv with a journal that is always on the disk before it answers.
+// Runs cordma-kv with a journal that is on disk before each response.
 class killable_server {
  public:
   explicit killable_server(std::string program) : program_(std::move(program)), port_(free_port()) {
@@ -71,7 +72,7 @@ class killable_server {
     ::kill(pid_, SIGKILL);
     int status = 0;
     ::waitpid(pid_, &status, 0);
-    CHECK(WIFSIGNALED(status));  // it has not ended by itself
+    CHECK(WIFSIGNALED(status));  // it did not exit before
     pid_ = -1;
   }
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }

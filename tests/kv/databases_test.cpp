@@ -1,4 +1,4 @@
-// Numbered databases: SELECT, and what looks at one of them or at all.
+// Numbered databases: SELECT, and commands that read one or all of them.
 #include "resp_ground.hpp"
 
 #include <string>
@@ -154,7 +154,7 @@ TEST_CASE("SWAPDB keeps every value whole, of all kinds, with its time [shards]"
     const std::string longer(200'000, 'x');
     for (int i = 0; i < 30; ++i) {
       const std::string n = std::to_string(i);
-      // Of three names one is in both, and of each kind.
+      // Of every three names, one is in both databases; strings and hashes are mixed.
       client& first = i % 2 == 0 ? zero : nine;
       client& second = i % 2 == 0 ? nine : zero;
       i % 5 == 0 ? first({"SET", "k" + n, longer}) : first("HSET k" + n + " f first g more");
@@ -207,7 +207,7 @@ TEST_CASE("transactions and watches keep to their databases") {
   client other(s);
   CHECK(c("SELECT 1") == ok);
   CHECK(c("WATCH k") == ok);
-  CHECK(other("SET k zero") == ok);  // another k
+  CHECK(other("SET k zero") == ok);  // another database's k
   CHECK(c("MULTI") == ok);
   for (const char* const q : {"SET k one", "SELECT 2", "SET k two", "SELECT x", "GET k"}) {
     CHECK(c(q) == "+QUEUED\r\n");

@@ -1,4 +1,4 @@
-// What a front door does with bytes, and with those who do not take theirs.
+// Bytes at a front door, and clients that do not read theirs.
 #include "door_stage.hpp"
 
 #include <thread>
@@ -38,7 +38,8 @@ TEST_CASE("long messages come back whole while both sides talk") {
 
 namespace {
 
-// As much as it can be made to take, without reading.
+// Sends `text` repeatedly without reading, until the socket accepts no more; returns the number of
+// bytes sent.
 std::size_t say_until_blocked(const visitor& c, std::string_view text) {
   std::size_t said = 0;
   for (;;) {
@@ -65,7 +66,7 @@ TEST_CASE("who does not read is not read either, and gets all of it when he does
     const visitor other(port);
     const std::string text = long_text(1 << 20);
     const std::size_t said = say_until_blocked(slow, text);
-    // The sockets' own buffers, by far the most of it, and what the server keeps.
+    // Mostly the sockets' own buffers, and the data that the server keeps.
     CHECK(said < std::size_t{64} << 20);
     std::uint64_t received = 0;
     std::uint64_t sent = 0;
@@ -185,7 +186,7 @@ TEST_CASE("when the server goes everybody gets what is pending, and nothing is r
 
 namespace {
 
-// Takes a value of 10 MB to where it belongs, and says it again.
+// Receives a value of 10 MB directly into its destination, and sends it back.
 class hoarder final : public conversation {
  public:
   static constexpr std::size_t bytes = 10 << 20;

@@ -1,4 +1,4 @@
-// Who comes to a front door, how many, and how long they may be silent.
+// Clients of a front door: accepted connections, their limit, and the idle timeout.
 #include "door_stage.hpp"
 
 #include <support/alloc_count.hpp>
@@ -58,7 +58,7 @@ TEST_CASE("thousands of clients may be silent, at less than a kilobyte each") {
     const std::size_t after = resident_bytes();
     const std::size_t each = after > before ? (after - before) / (many - 100) : 0;
     MESSAGE("bytes each: ", each);
-    // ASan's heap has more around each thing than there is in it.
+    // ASan's heap adds more to each block than the block contains.
     if (!cordma::test::sanitized) CHECK(each < 1024);
     for (const visitor& c : all) REQUIRE(c.say("hello"));
     for (const visitor& c : all) REQUIRE(c.hear(5) == "hello");
@@ -88,7 +88,7 @@ TEST_CASE("one too many is told so, and there is room again when one leaves") {
 
 namespace {
 
-// Says 10 MB by itself, and no more.
+// Sends 10 MB without a request, and nothing after that.
 class lecturer final : public conversation {
  public:
   static constexpr std::size_t bytes = 10 << 20;
@@ -126,8 +126,7 @@ TEST_CASE("who neither says nor takes anything for too long is sent away, and no
   for (const io_choice io : engines()) {
     CAPTURE(int(io));
     open_house house(io);
-    house.settings.idle_seconds =
-        1000;  // passed by hand; those that pass by themselves do not matter
+    house.settings.idle_seconds = 1000;  // advanced by hand; real seconds do not matter
     house.open(listen_unix(temporary_path(), 0600, {}), &lecturing);
     const std::uint16_t port = house.listen();
     const visitor silent(port);
@@ -151,7 +150,7 @@ TEST_CASE("who neither says nor takes anything for too long is sent away, and no
     CHECK(silent.hears_the_end());
     CHECK(house.clients() == 2);
     CHECK((heard == long_text(4 << 20)));
-    // Nor is one that stops to read.
+    // A client that stops reading is disconnected as well.
     pass_seconds(house, 1100);
     CHECK(house.soon([&] { return house.clients() == 0; }));
   }
@@ -159,7 +158,7 @@ TEST_CASE("who neither says nor takes anything for too long is sent away, and no
 
 namespace {
 
-// Wants nothing more once it has heard something.
+// Accepts no more input once it has received something.
 class holder final : public conversation {
  public:
   inline static std::atomic<int> holding = 0;
@@ -257,9 +256,10 @@ TEST_CASE(
     CAPTURE(int(io));
     open_house house(io);
     const open_file_limit limit;
-    // UBSan looks at an error's category by way of a pipe when it meets the first one, which has to be now.
+    // UBSan checks the type of an error category with a pipe when it meets the first one, so this
+    // must happen now.
     static_cast<void>(cordma::failure::from_os(EMFILE, "accept").message());
-    // A limit holds for what begins after it was set; below it everything is taken, but for one.
+    // A limit applies to descriptors opened after it was set; all below it are used, except one.
     const cordma::unique_fd lowest(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(limit.set(static_cast<rlim_t>(lowest.get()) + 20));
     const std::uint16_t port = house.listen();

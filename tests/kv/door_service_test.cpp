@@ -1,4 +1,4 @@
-// Redis's clients at a front door: those that ask and never read.
+// Redis clients at a front door that send requests and never read.
 #include "../../apps/kv/server/resp_conversation.hpp"
 #include "door_stage.hpp"
 #include "resp_ground.hpp"
@@ -9,9 +9,9 @@ using kv_test::bulk;
 
 namespace {
 
-service* served = nullptr;  // of the case that runs: a hall's maker is a plain function
+service* served = nullptr;  // set by the running case: the maker is a plain function
 
-// It is counted as the house counts.
+// Counts its clients as open_house does.
 class guest final : public conversation {
  public:
   guest(std::unique_ptr<conversation> counted, session_origin o, session::wake_function wake,
@@ -53,7 +53,7 @@ struct stage {
     server.of.hooks.warn = [this](std::string_view line) { logged.emplace_back(line); };
     port = house.listen(&served_clients);
   }
-  // The most that the server keeps for one client.
+  // Returns the most memory, in bytes, that the server keeps for one client.
   std::size_t most_kept() {
     std::size_t most = 0;
     house.front().call([&] {
@@ -78,10 +78,10 @@ struct stage {
   kv_test::server server;
   open_house house;
   std::uint16_t port = 0;
-  std::vector<std::string> logged;  // by the worker; read by calls to it
+  std::vector<std::string> logged;  // written by the worker; read by calls on it
 };
 
-// A pipeline of requests whose answers nobody takes, until nothing more of it is taken.
+// Sends a pipeline of requests without reading responses, until no more of it is accepted.
 void ask_until_blocked(const visitor& c, stage& s) {
   std::string requests;
   for (int i = 0; i < 1000; ++i) requests += asking({"GET", "k"});

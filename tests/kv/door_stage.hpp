@@ -1,4 +1,4 @@
-// A worker with its front door, somebody to talk to behind it, and clients that block.
+// A worker with its front door, a conversation behind it, and clients with blocking sockets.
 #pragma once
 
 #include "../../apps/kv/server/reception.hpp"
@@ -25,8 +25,8 @@
 
 namespace kv::test {
 
-// Says what it hears. It stops listening while more than `most` bytes are unsent; after '!' it has said all, after '~'
-// it ends at once, and '^' throws.
+// Echoes its input. It stops reading while more than `most` bytes are unsent. After '!' the
+// conversation ends once all is sent, after '~' it ends at once, and '^' throws.
 class parrot final : public conversation {
  public:
   static constexpr std::size_t most = 64 << 10;
@@ -51,14 +51,15 @@ class parrot final : public conversation {
   session::ending ending_ = session::ending::no;
 };
 
-// A parrot that answers only after release(), as one does whose replies have to be on a disk first.
+// A parrot that responds only after release(), like a server that writes to disk before it
+// responds.
 class late_parrot final : public conversation {
  public:
   late_parrot(std::unique_ptr<conversation> inner, session::wake_function wake, void* context)
       : inner_(std::move(inner)), wake_(wake), context_(context) {
     last = this;
   }
-  // Of the one that came last; on its worker's thread.
+  // Releases the most recent one; called on its worker's thread.
   static void release() {
     last->released_ = true;
     last->wake_(last->context_);
@@ -105,7 +106,7 @@ inline const std::vector<io_choice>& engines() {
   return all;
 }
 
-// What it listens on is 127.0.0.1, any port, unless `where` says otherwise.
+// A server that listens on 127.0.0.1 with any free port, unless `where` names another address.
 class open_house {
  public:
   explicit open_house(io_choice io, std::uint32_t most = 10'000, unsigned workers = 1)
@@ -127,7 +128,7 @@ class open_house {
     for (const auto& w : workers_) n += w->clients();
     return n;
   }
-  // Of all that is to be had of a moment: until it is true, for ten seconds at most.
+  // Waits until `met` is true, for at most ten seconds.
   template <class Condition>
   bool soon(Condition met) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -167,7 +168,8 @@ class open_house {
   std::unique_ptr<reception> reception_;
 };
 
-// A ring that has just ended interrupts its thread, and a wait with a limit does not go on by itself.
+// Repeats `call` after EINTR. A ring that has just ended interrupts its thread, and a wait with a
+// timeout is not restarted by the kernel.
 template <class Call>
 ssize_t uninterrupted(Call call) {
   for (;;) {
@@ -176,7 +178,7 @@ ssize_t uninterrupted(Call call) {
   }
 }
 
-// Blocks, for ten seconds at most.
+// A client with blocking calls, of at most ten seconds each.
 class visitor {
  public:
   explicit visitor(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -208,7 +210,7 @@ class visitor {
     }
     return true;
   }
-  // So many bytes, or what came before the end.
+  // Returns this number of bytes, or fewer if the connection ends before.
   [[nodiscard]] std::string hear(std::size_t bytes) const {
     std::string text(bytes, '\0');
     std::size_t got = 0;
@@ -221,14 +223,14 @@ class visitor {
     text.resize(got);
     return text;
   }
-  // The other side has closed, and said no more.
+  // True if the peer has closed without sending more.
   [[nodiscard]] bool hears_the_end() const {
     char c = 0;
     const ssize_t n = uninterrupted([&] { return ::recv(fd(), &c, 1, 0); });
     return n == 0 || (n < 0 && errno == ECONNRESET);
   }
   void say_no_more() const { ::shutdown(fd(), SHUT_WR); }
-  // By a reset, as a process that is killed with bytes unread.
+  // Resets the connection, as a process does that is killed with unread bytes.
   void die() {
     const linger now{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -245,7 +247,7 @@ class visitor {
   bool connected_ = false;
 };
 
-// No two stretches of it are alike; none of the parrot's signs is in it.
+// A text without repeated parts and without the parrot's control characters.
 inline std::string long_text(std::size_t bytes) {
   std::string text;
   for (std::uint64_t i = 0; text.size() < bytes; ++i) text += std::to_string(i) + ' ';

@@ -21,8 +21,7 @@ tls_options server_papers(asked how = asked::none) {
           .papers = {.how = how, .authorities = papers().of("ca")}};
 }
 
-const tls_acceptor* acceptor =
-    nullptr;  // of the case that runs: a hall's maker is a plain function
+const tls_acceptor* acceptor = nullptr;  // set by the running case: the maker is a plain function
 
 conversation_maker encrypted(conversation_maker plain) {
   return [plain = std::move(plain)](session_origin o, session::wake_function wake, void* context) {
@@ -68,7 +67,7 @@ class tls_visitor {
     text.resize(got);
     return text;
   }
-  // With TLS's farewell before the socket's, or without.
+  // Shuts the socket down for writing, after a TLS close_notify if `properly`.
   void say_no_more(bool properly) const {
     if (properly) insist([&] { return ::SSL_shutdown(tls_.get()); });
     plain_.say_no_more();
@@ -80,7 +79,7 @@ class tls_visitor {
   }
 
  private:
-  // What an interruption ended is begun again, as by uninterrupted().
+  // Repeats an interrupted call, as uninterrupted() does.
   template <class Call>
   int insist(Call call) const {
     for (;;) {
@@ -189,7 +188,7 @@ TEST_CASE("where clients must show certificates, only those of the authority are
     CHECK(known.hear(5) == "hello");
     for (const char* who : {static_cast<const char*>(nullptr), "strange"}) {
       const tls_visitor c(port, who);
-      static_cast<void>(c.say("hello"));  // with TLS 1.3 it hears of it later
+      static_cast<void>(c.say("hello"));  // with TLS 1.3 the client sees the refusal later
       CHECK(c.hear(5).empty());
     }
   }

@@ -1,4 +1,4 @@
-// A folder is one server's, until that ends, however it does.
+// A folder belongs to one server until that server has exited in any way.
 #include "../../apps/kv/journal/folder_lock.hpp"
 #include "journal_ground.hpp"
 
@@ -33,7 +33,7 @@ std::string user_of(const std::string& folder) {
          std::filesystem::canonical(folder).string();
 }
 
-// Of all files below.
+// Returns the contents of all files below the root.
 std::map<std::string, std::string> files_of(const temporary_tree& tree) {
   std::map<std::string, std::string> all;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(tree.root())) {
@@ -44,7 +44,8 @@ std::map<std::string, std::string> files_of(const temporary_tree& tree) {
   return all;
 }
 
-// A key in a journal that ends with what is no record, as that of a live server may for a moment.
+// Writes a key to a journal that ends with an incomplete record, as that of a live server briefly
+// may.
 void leave_torn_journal(const temporary_tree& tree) {
   {
     scene p(tree, 1, on());

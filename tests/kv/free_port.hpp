@@ -1,4 +1,4 @@
-// A port of this host for a program that is told which one to take.
+// A port of this host, for a program that needs its port number in advance.
 #pragma once
 
 #include <cordma/runtime/unique_fd.hpp>
@@ -11,7 +11,7 @@
 
 namespace kv::test {
 
-// That nobody has just now.
+// Returns a port that is free at present.
 inline int free_port() {
   const cordma::unique_fd s(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in a{};

@@ -1,4 +1,4 @@
-// What client libraries say before their first GET.
+// Commands that client libraries send before their first GET.
 #include "resp_ground.hpp"
 
 using namespace kv_test;

@@ -1,4 +1,4 @@
-// The container of a hash's fields, against std::map.
+// Compares the container of a hash's fields with std::map.
 #include <doctest/doctest.h>
 
 #include "../../apps/kv/store/hash_value.hpp"
@@ -31,10 +31,10 @@ std::string field(std::size_t n) { return "field:" + std::to_string(n); }
 struct scanned {
   std::multiset<std::string> fields;
   std::size_t calls = 0;
-  std::size_t most = 0;  // of one call
+  std::size_t most = 0;  // in one call
 };
 
-// A whole scan, with something done between two calls.
+// Runs a complete scan and calls `between` between two of its calls.
 template <class Between>
 scanned scan_all(hash_value& h, std::size_t count, Between between) {
   scanned s;
@@ -101,7 +101,7 @@ TEST_CASE(
         const std::string name = field(dice() % 1000);
         const bool grows = (step / 2500) % 2 == 0;
         if (dice() % 8 < (grows ? 6U : 1U)) {
-          // Around what a block of the heap is longest, too.
+          // Includes lengths around the longest block of the heap.
           const std::size_t around =
               dice() % 8 == 0 ? block_heap::longest : block_heap::longest_of_step;
           const std::size_t bytes = dice() % 3 == 0 ? around - 150 + dice() % 200 : dice() % 200;

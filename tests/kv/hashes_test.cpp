@@ -1,4 +1,4 @@
-// Hashes.
+// Hash commands.
 #include "resp_ground.hpp"
 
 #include <set>
@@ -69,7 +69,7 @@ TEST_CASE("HRANDFIELD chooses among all") {
   for (int i = 0; i < 300; ++i) seen.insert(c("HRANDFIELD h"));
   CHECK(seen.size() == 10);
   CHECK(c("HRANDFIELD h 20").starts_with("*10\r\n"));
-  // A third, a half and all of what a count can be.
+  // A third, a half and all of the largest count.
   for (const char* count : {"6148914691236517206", "4611686018427387903", "9223372036854775807"}) {
     CHECK(c(std::string("HRANDFIELD h ") + count).starts_with("*10\r\n"));
   }

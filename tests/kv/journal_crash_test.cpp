@@ -1,4 +1,4 @@
-// kill -9 at any moment: what was acknowledged is there.
+// kill -9 at any moment: acknowledged writes are present after a restart.
 #include "journal_ground.hpp"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 namespace {
 
 std::string key_of(std::uint64_t number) { return "key:" + std::to_string(number); }
-// Of another size each, so that a file may end anywhere in it.
+// Each value has a different size, so that a file may end at any point of one.
 std::string value_of(std::uint64_t number) {
   return std::string(number * 7919 % 300, static_cast<char>('a' + number % 26));
 }
@@ -30,8 +30,9 @@ journal_options with(sync_policy policy) {
   return o;
 }
 
-// Puts keys from `first` on, three a group, until it is killed; says each group's last number once it may be
-// acknowledged, of some where that is at once. Every now and then it begins a rewrite.
+// Puts keys from `first` on, three in a group, until the process is killed. Sends each group's last
+// number once it may be acknowledged; if that is immediate, it sends only some of them. Begins a
+// rewrite at intervals.
 int put_for_ever(const temporary_tree& tree, sync_policy policy, std::uint64_t first,
                  wire_to_peer& wire) {
   scene p(tree, 2, with(policy));
@@ -60,13 +61,14 @@ int put_for_ever(const temporary_tree& tree, sync_policy policy, std::uint64_t f
         }
         acknowledged_later.pop_front();
       }
-      // So many that it can be read again in no time.
+      // Limits the number of records, so that they can be read again quickly.
       if (!p.written.waits() && number % 48 == 0) cordma::run(p.loop, scene::pause());
     } while (acknowledged_later.size() > 5 || p.written.backlogged());
   }
 }
 
-// What is there: all keys up to one, in whole groups; the first number that is not there.
+// Loads the journal and checks that it contains all keys up to one, in complete groups. Returns the
+// first missing number.
 std::uint64_t found_after(const temporary_tree& tree, sync_policy policy) {
   scene p(tree, 3, with(policy));
   const cordma::result<load_report> done = p.load();

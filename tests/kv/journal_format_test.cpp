@@ -1,4 +1,4 @@
-// The journal's files as bytes: what is written is read, and what is not whole is not.
+// The journal's files as bytes: written records are read back, and incomplete ones are not.
 #include "journal_ground.hpp"
 
 #include <doctest/doctest.h>
@@ -61,7 +61,7 @@ outcome read(std::string_view file) {
   return got;
 }
 
-// Records, and after how many bytes what is known.
+// Records, and the known contents after each number of bytes.
 struct small_file {
   std::string bytes = header();
   std::vector<std::pair<std::size_t, contents>> states;
@@ -155,7 +155,7 @@ TEST_CASE(
   model_target model;
   CHECK_FALSE(decode_changes(std::string_view("\x00", 1), model));
   CHECK_FALSE(decode_changes("\x0f", model));
-  CHECK_FALSE(decode_changes("\x12", model));  // as the key before: there is none
+  CHECK_FALSE(decode_changes("\x12", model));  // same key as before, but there is none
   CHECK_FALSE(decode_changes(std::string_view(whole).substr(0, whole.size() - 1), model));
 }
 
@@ -207,7 +207,7 @@ TEST_CASE(
     CHECK_MESSAGE(got.end != log_reader::outcome::end, bit);
     CHECK_MESSAGE(f.was_a_state(got.valid, got.all), bit);
     CHECK_MESSAGE(got.valid <= bit / 8, bit);
-    // In the last record nothing whole lies behind it.
+    // After the last record there is no complete record.
     const bool in_last = bit / 8 >= f.states[f.states.size() - 2].first;
     CHECK_MESSAGE((got.end == log_reader::outcome::torn) == in_last, bit);
   }
@@ -223,7 +223,7 @@ TEST_CASE(
   changes.put("late", "1", 0, 0);
   const outcome gap = read(f.bytes + record(changes.text(), 5, salt));
   CHECK(gap.end == log_reader::outcome::broken);
-  // Of another file, which lay there before.
+  // A record of another file that was stored there before.
   const outcome foreign = read(f.bytes + record(changes.text(), 4, salt + 1));
   CHECK(foreign.end == log_reader::outcome::torn);
   CHECK(foreign.valid == f.bytes.size());

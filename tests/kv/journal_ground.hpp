@@ -1,4 +1,5 @@
-// Where journals are tested: a directory, a keyspace, a reactor, and what a keyspace holds as a value.
+// Test fixtures for journals: a directory, a keyspace, a reactor, and a keyspace's contents as a
+// value.
 #pragma once
 
 #include "../../apps/kv/journal/journal.hpp"
@@ -55,7 +56,7 @@ inline contents contents_of(keyspace& keys) {
   return all;
 }
 
-// What a file says, carried out on such a value.
+// Applies the changes of a file to such a value.
 class model_target final : public change_target {
  public:
   void put(std::string_view key, std::string_view value, unix_ms expiry,
@@ -90,7 +91,7 @@ class model_target final : public change_target {
   std::uint64_t end = 0;
 };
 
-// The real time, and what was skipped of it.
+// The real time plus the skipped time.
 class skipping_clock final : public cordma::clock {
  public:
   [[nodiscard]] cordma::time_point now() noexcept override {
@@ -103,7 +104,7 @@ class skipping_clock final : public cordma::clock {
   cordma::duration skipped_{};
 };
 
-// A server without its doors: one thread that has the keyspace and the journal.
+// A server without its doors: one thread that owns the keyspace and the journal.
 struct scene {
   scene(const temporary_tree& tree, std::uint32_t shards, journal_options options = {})
       : keys(make_keyspace(shards)),
@@ -112,7 +113,7 @@ struct scene {
                 journal_events{
                     .on_durable =
                         [this] {
-                          const std::function<void()> now = advanced;  // which may take it away
+                          const std::function<void()> now = advanced;  // the call may clear it
                           if (now) now();
                         },
                     .on_background = [this](const background_report& r) { ends.push_back(r); },
@@ -140,7 +141,7 @@ struct scene {
     open();
   }
   void close() { cordma::run(loop, written.close()); }
-  // Turns until it is so.
+  // Runs the reactor until so() is true.
   template <class So>
   void until(So so) {
     while (!so()) {
@@ -148,15 +149,15 @@ struct scene {
     }
   }
   static cordma::task<void> pause() { co_await cordma::sleep_for(std::chrono::milliseconds(1)); }
-  // The last line of the log, or "". Reports of a slow fsync do not count: they come at any time, since
-  // skipping time makes every fsync under way look slow.
+  // Returns the last line of the log, or "". Skips reports of a slow fsync: they may appear at any
+  // time, because skipping time makes every fsync in progress look slow.
   [[nodiscard]] std::string_view last_line() const {
     const auto at = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
       return line.find("an fsync of the journal takes longer") != 0;
     });
     return at == lines.rend() ? std::string_view() : *at;
   }
-  // How many of the warnings have this text.
+  // Returns the number of warnings that contain this text.
   [[nodiscard]] std::ptrdiff_t warned(std::string_view text) const {
     return std::ranges::count_if(
         warnings, [text](const std::string& line) { return line.find(text) != std::string::npos; });
@@ -180,7 +181,7 @@ struct scene {
   cordma::reactor loop;
   std::vector<background_report> ends;
   std::vector<std::string> lines;
-  std::vector<std::string> warnings;  // of them, those that are grave
+  std::vector<std::string> warnings;  // the lines that are warnings
   std::function<void()> advanced;     // journal_events::on_durable
   load_report report;
   journal written;

@@ -1,4 +1,4 @@
-// The journal beside a keyspace: what was there is there again, whatever went on.
+// The journal with a keyspace: a restart restores the contents, regardless of concurrent work.
 #include "journal_ground.hpp"
 
 #include "../../apps/kv/journal/manifest.hpp"
@@ -28,7 +28,7 @@ journal_options on(sync_policy policy = sync_policy::every_second) {
   return o;
 }
 
-// One change of those there are, of one of so many keys.
+// Applies one random change to one of `many` keys.
 void change_something(keyspace& keys, dice& d, std::size_t many) {
   const std::string key = "key:" + std::to_string(d.below(many));
   const hashed_key k = keys.key(key);
@@ -247,10 +247,10 @@ TEST_CASE("a snapshot while everything changes is what there was at its end") {
       });
       CHECK_FALSE(p.ends.back().failed);
       changes = p.written.info().changes - p.written.info().changes_since_snapshot;
-      CHECK(changes > before);  // how many depends on who else keeps the machine busy
+      CHECK(changes > before);  // the number depends on the load of the machine
       p.close();
     }
-    // The same changes again, as far as they went.
+    // Repeats the same changes up to the same number.
     temporary_tree elsewhere;
     scene again(elsewhere, 3);
     again.begin();
@@ -281,7 +281,7 @@ TEST_CASE("what was cleared while a snapshot was under way does not come back [e
     }
     p.until([&] { return !p.ends.empty(); });
     CHECK(reloaded(tree, 1, {}).empty());
-    CHECK_FALSE(p.written.info().last_snapshot_failed);  // it says nothing of the disk
+    CHECK_FALSE(p.written.info().last_snapshot_failed);  // not a failure of the disk
     p.put("later", "value");
     p.background(background::snapshot);
     CHECK(reloaded(tree, 1, {}).size() == 1);
@@ -315,7 +315,7 @@ TEST_CASE("who ends right after it was turned on waits until the journal has all
   dice d(10);
   for (int i = 0; i < 5000; ++i) change_something(p->keys, d, 1000);
   const contents want = contents_of(p->keys);
-  cordma::run(p->loop, p->written.until_on());  // nothing is to come
+  cordma::run(p->loop, p->written.until_on());  // nothing is pending
   bool can = true;
   SUBCASE("it has") {}
   SUBCASE("it cannot") {
@@ -403,7 +403,7 @@ TEST_CASE("an object with another name is found by it [journal, snapshot under w
         CHECK(p.of(from).rename(p.keys.key(from), p.keys.key(to)) == put_outcome::done);
       };
       p.until([&] {
-        // Away, onto another, and back, while the walk goes on.
+        // Renames keys away, onto another, and back, while the walk is in progress.
         if (next < 60) {
           rename("h" + std::to_string(next), "g" + std::to_string(next));
           rename("h" + std::to_string(199 - next), "g" + std::to_string(next));
@@ -417,7 +417,7 @@ TEST_CASE("an object with another name is found by it [journal, snapshot under w
       p.close();
     }
     if (appendonly) CHECK(reloaded(tree, 3, o) == want);
-    // A snapshot may have ended before the last changes: what it has is whole.
+    // A snapshot may have ended before the last changes, but each of its values is complete.
     for (const auto& [key, value] : reloaded(tree, 3, o)) {
       CAPTURE(key);
       CHECK((value.fields.size() == 20 || value.text.size() == 100'000));
@@ -598,8 +598,9 @@ TEST_CASE(
 
 namespace {
 
-// Written by cordma-kv of 2026-11-27 (0ad8581), before it had numbered databases: SET name value, SET "long lived" x PXAT
-// 4102444800000, HSET h f1 v1 f2 v2, PEXPIREAT h 4102444800001; in the journal also SET and DEL of `gone`, HDEL h f2.
+// Written by cordma-kv of 2026-11-27 (0ad8581), before it had numbered databases: SET name value,
+// SET "long lived" x PXAT 4102444800000, HSET h f1 v1 f2 v2, PEXPIREAT h 4102444800001; the journal
+// also contains SET and DEL of `gone`, HDEL h f2.
 constexpr std::string_view old_snapshot =
     "636f72646d616b7601000300ab368ecb01000000000000000000000000000000000000003929861c220000000cb8a8"
     "2f"

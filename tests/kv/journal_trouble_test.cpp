@@ -1,4 +1,5 @@
-// A disk that takes nothing more: it is said, nothing is lost, and it goes on when it can.
+// A disk that accepts no more writes: the error is reported, no data is lost, and writing resumes
+// when it is possible again.
 #include "journal_ground.hpp"
 
 #include "../../apps/kv/command/service.hpp"
@@ -23,7 +24,7 @@ using namespace kv::test;
 
 namespace {
 
-// As if the disk were full: files end there.
+// Simulates a full disk by a limit on the size of files.
 class file_limit {
  public:
   explicit file_limit(std::uint64_t bytes) {
@@ -49,7 +50,7 @@ class served {
     for (const std::string& w : words) text += "$" + std::to_string(w.size()) + "\r\n" + w + "\r\n";
     session_.received(text);
   }
-  // What it is told now.
+  // Returns the output sent to the client so far.
   std::string take() {
     session_.resume();
     const std::span<const char> said = session_.pending();
@@ -87,7 +88,7 @@ contents reloaded(const temporary_tree& tree, journal_options options) {
   return contents_of(p.keys);
 }
 
-// What would be there if it were killed now.
+// Returns the contents that a restart would find after a kill at this point.
 contents killed(const temporary_tree& tree, const journal_options& options) {
   temporary_tree copy;
   std::filesystem::copy(tree.at("appendonlydir"), copy.at("appendonlydir"));
@@ -129,12 +130,12 @@ TEST_CASE(
         CHECK(p.written.backlogged());
         p.until([&] { return p.last_line().find("File too large") != std::string_view::npos; });
         want = contents_of(p.keys);
-        // Killed here, what was whole before is there.
+        // After a kill at this point, the records that were complete before are present.
         const contents cut = killed(tree, o);
         CHECK(cut.size() >= 8);
         CHECK(cut.size() < want.size());
         limit.lift();
-        p.time.skip(std::chrono::seconds(1));  // it is tried again
+        p.time.skip(std::chrono::seconds(1));  // the write is retried
         p.until([&] { return !p.written.trouble(); });
         CHECK_FALSE(p.written.backlogged());
         p.time.skip(std::chrono::seconds(1));  // it is synced
@@ -162,7 +163,7 @@ TEST_CASE(
   p.until([&] { return p.written.trouble().has_value(); });
   std::string end;
   cordma::scope tasks(p.loop);
-  // Turns as often as a tick of the journal could need.
+  // Runs the reactor for as many passes as a tick of the journal can need.
   const auto settle = [&p] {
     for (int i = 0; i < 300; ++i) cordma::run(p.loop, scene::pause());
   };
@@ -244,7 +245,7 @@ TEST_CASE("appendonly that is turned on and gets no base is off again, and its i
   CHECK(p.ends.back().failed);
   CHECK_FALSE(p.written.waits());
   CHECK(std::filesystem::is_empty(tree.at("appendonlydir")));
-  // Asked for, it is tried at once.
+  // An explicit request retries at once.
   p.background(background::rewrite);
   CHECK_FALSE(p.ends.back().failed);
   CHECK(p.written.waits());
@@ -281,7 +282,7 @@ TEST_CASE(
     p.written.set_appendonly(true);
     {
       const file_limit limit(0);
-      // The last by itself, when its time has come: by a clock that nobody sets back.
+      // The last retry is automatic, after its interval on a monotonic clock.
       for (std::size_t tries = 1; tries <= 4; ++tries) {
         p.until([&] { return p.ends.size() == tries; });
         CHECK(p.ends.back().failed);
@@ -343,7 +344,7 @@ TEST_CASE("appendonly that goes off and on while the disk is full keeps what was
       p.until([&] { return p.written.refuses(); });
       CHECK(p.written.ask_for(background::rewrite) == journal::asked::begun);
       p.until([&] { return p.written.info().running == background::rewrite; });
-      p.written.set_appendonly(false);  // the rewrite does not wait for the disk any more
+      p.written.set_appendonly(false);  // the rewrite no longer waits for the disk
       p.until([&] { return !p.written.info().appendonly; });
       CHECK(p.ends.size() == 1);
       CHECK_FALSE(p.written.refuses());
@@ -365,7 +366,7 @@ TEST_CASE("appendonly that goes off and on while the disk is full keeps what was
 TEST_CASE("a file that is given up keeps what is being written to it until that has ended") {
   cordma::reactor loop(cordma::reactor_options{.mode = cordma::wait_mode::event});
   disk on(loop, {.io_uring = false});
-  // All but one of its threads are busy, so that what fails is before what is written.
+  // All but one of the disk's threads are busy, so that the failure precedes the write.
   std::promise<void> enough;
   const std::shared_future<void> wait = enough.get_future().share();
   std::array<disk::job, 2> busy{disk::job([](disk::job&) noexcept {}),
@@ -383,7 +384,7 @@ TEST_CASE("a file that is given up keeps what is being written to it until that 
       (void)s->append({std::span(&text, 1), text.size(), crc_more(crc_begin, text)});
     };
     {
-      const std::lock_guard lock(guard);  // it can be written to, and not synced
+      const std::lock_guard lock(guard);  // writable, but fsync fails
       s->go_to(cordma::unique_fd(::open("/dev/null", O_WRONLY | O_CLOEXEC)), log_kind::snapshot);
     }
     append("first");
@@ -426,7 +427,7 @@ TEST_CASE("a manifest that cannot be written leaves a journal that is whole [fir
       p.put("meanwhile", "1");
       p.until([&] { return p.written.durable() == p.written.appended(); });
       CHECK(killed(tree, o) == contents_of(p.keys));
-      // What would be there if it were killed in the midst of the next one.
+      // The files that a kill in the middle of the next rewrite would leave.
       temporary_tree midway;
       p.advanced = [&] {
         if (!std::filesystem::exists(tree.at("appendonlydir/temp-rewrite.ckv"))) return;
@@ -454,7 +455,8 @@ TEST_CASE("a snapshot without a journal holds back who changes more than is writ
   service of(p.keys, {}, {});
   of.journal = &p.written;
   p.put("there", "1");
-  // More than may wait to be written, so that the walk has not ended when the first of it is written.
+  // More data than may wait to be written, so that the walk is in progress when its first part is
+  // written.
   for (int i = 0; i < 120; ++i) p.put("key" + std::to_string(i), std::string(100'000, 'v'));
   served c(p, of);
   served reader(p, of);
@@ -508,7 +510,7 @@ TEST_CASE(
           std::filesystem::file_size(tree.at("appendonlydir/appendonly.aof.1.incr.ckv")) + 50);
       first.send({"SET", "during", std::string(1000, 'v')});
       p.until([&] { return p.written.refuses(); });
-      CHECK(first.take().empty());  // nobody knows yet
+      CHECK(first.take().empty());  // the outcome is not known yet
       const std::string refusal = "-MISCONF Errors writing to the AOF file: File too large\r\n";
       other.send({"SET", "refused", "1"});
       CHECK(other.take() == refusal);
@@ -522,7 +524,7 @@ TEST_CASE(
       other.send({"EXEC"});
       CHECK(other.take().find("-EXECABORT") == 0);
       other.send({"GET", "during"});
-      CHECK(other.take().empty());  // what may be lost is not shown
+      CHECK(other.take().empty());  // data that may be lost is not shown
       CHECK(killed(tree, o).size() == 1);
     }
     p.time.skip(std::chrono::seconds(1));
@@ -565,6 +567,6 @@ TEST_CASE(
     CHECK(c.take() == (policy == sync_policy::always ? "+OK\r\n+OK\r\n" : "+OK\r\n"));
     CHECK(p.written.info().pending_bytes > 20'000);
     CHECK(p.last_line().find("appendonly is off") == 0);
-    p.close();  // where it waits, it throws in the end
+    p.close();  // throws at the end if it waits
   }
 }

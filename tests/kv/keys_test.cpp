@@ -1,4 +1,4 @@
-// Keys, whatever they hold, and how long they live.
+// Keys with any contents, and their lifetimes.
 #include "resp_ground.hpp"
 
 using namespace kv_test;

@@ -1,4 +1,4 @@
-// What peers see of a store's memory, at any moment.
+// The memory of a store, as peers see it at any moment.
 #include "../../apps/kv/store/checksum.hpp"
 #include "../../apps/kv/store/store.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr unix_ms start_of_time = 1'700'000'000'000;
 
-// Memory whose regions are known, to another thread too.
+// Memory with regions that another thread can also look up.
 class seen_memory final : public memory_source {
  public:
   std::span<std::byte> more(std::size_t bytes) noexcept override {
@@ -37,7 +37,7 @@ std::uint64_t word_at(const std::byte* at) noexcept {
   return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(at), __ATOMIC_ACQUIRE);
 }
 
-// The place that the index says, 0: none.
+// Returns the place that the index contains, or 0.
 place find_place(const seen_memory& memory, const hashed_key& k) noexcept {
   const std::byte* const region = memory.at(0);
   const auto* const head = reinterpret_cast<const shard_head*>(region);
@@ -81,7 +81,7 @@ TEST_CASE(
   seen_memory memory;
   store s(memory, {.hash_seed = 17});
   s.tick(start_of_time);
-  s.readers(true);  // nothing is used again
+  s.readers(true);  // memory is not reused
   const hashed_key k = s.key("k");
   REQUIRE(s.put(k, "0") == put_outcome::done);
   std::atomic<bool> over{false};
@@ -98,7 +98,7 @@ TEST_CASE(
       known = now;
     }
   });
-  const int most = 1'000'000;  // a machine with one processor shows the peer few of them
+  const int most = 1'000'000;  // on one processor the peer sees few moves
   for (int i = 0; i < most && moves.load() < 10'000; ++i) {
     REQUIRE(s.put(k, std::to_string(i)) == put_outcome::done);
   }

@@ -1,5 +1,6 @@
-// Whether what clients saw of one key could have happened one after the other, each thing between its start and its
-// end. The search of Wing and Gong with Lowe's memory of what was tried (Testing for Linearizability, 2016).
+// Checks that the observations of one key are linearizable: each operation took effect at one
+// moment between its start and its end. Uses the search of Wing and Gong with Lowe's cache of tried
+// states (Testing for Linearizability, 2016).
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 
 namespace kv::test {
 
-// Every value that is written to a key is another number; 0: there is none.
+// Every value written to a key has a different number; 0 means no value.
 using value_id = std::uint64_t;
 inline constexpr value_id nothing = 0;
 using instant = std::int64_t;  // nanoseconds, of one clock
@@ -24,20 +25,21 @@ struct event {
   enum class kind : std::uint8_t { get, set, erase, swap };
   kind what = kind::get;
   value_id written = nothing;   // set, swap
-  value_id expected = nothing;  // swap: the value that it was to replace
-  // get: what was there. erase: anything but `nothing` where there was something. swap: whether it was made, as
-  // `written`; or the value that stood in its way, where that is known, or nothing.
+  value_id expected = nothing;  // swap: the value to be replaced
+  // get: the value read. erase: not `nothing` if a value was erased. swap: `written` if it
+  // succeeded; otherwise the value that prevented it, if known, or `nothing`.
   value_id seen = nothing;
   bool swapped = false;
-  // not_yet: nobody knows whether it was carried out, or will be.
+  // not_yet: it is unknown whether the operation took effect or will.
   instant start = 0;
   instant end = not_yet;
 };
 
-// Values that may go by themselves: what is evicted, at any time; what expires, from then on.
+// Values that may vanish without an operation: evicted values at any time, expired values from
+// their expiry on.
 struct may_vanish {
   bool any_time = false;
-  // Of a value, by its number modulo the length: when, or not_yet.
+  // Expiry of a value, at its number modulo the length; not_yet if it has none.
   std::vector<instant> expiry;
   [[nodiscard]] bool by(value_id v, instant when) const noexcept {
     if (any_time) return true;
@@ -50,7 +52,7 @@ class linearizer {
   linearizer(std::vector<event> history, may_vanish vanishing = {})
       : history_(std::move(history)), vanishing_(std::move(vanishing)) {}
 
-  // Empty: it could have happened. Else a sentence.
+  // Returns an empty string if the history is linearizable, otherwise a message.
   [[nodiscard]] std::string check() {
     build();
     if (search()) return {};
@@ -65,7 +67,7 @@ class linearizer {
     std::size_t operation = 0;
     bool is_call = false;
     instant at = 0;
-    std::size_t other = 0;  // of a call its return
+    std::size_t other = 0;  // of a call: its return
     std::size_t before = 0;
     std::size_t after = 0;
   };
@@ -93,7 +95,7 @@ class linearizer {
     done_.assign((history_.size() + 63) / 64, 0);
   }
 
-  // The state after it; nothing: it could not have been so.
+  // Returns the state after the event, or nullopt if the event is impossible in `state`.
   [[nodiscard]] std::optional<value_id> apply(const event& e, value_id state) const {
     const bool may_be_gone = state != nothing && vanishing_.by(state, e.end);
     switch (e.what) {
@@ -159,7 +161,7 @@ class linearizer {
         at = e.after;
         continue;
       }
-      if (e.at == not_yet) return true;  // what is left need never have happened
+      if (e.at == not_yet) return true;  // the remaining operations may never have happened
       if (taken.empty()) return false;
       const step back = taken.back();
       taken.pop_back();

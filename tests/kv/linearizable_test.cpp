@@ -1,4 +1,5 @@
-// The checker finds what cannot have been; and what clients see of a server, by reading and by asking, can have been.
+// The checker finds impossible histories; clients' observations of a server, by one-sided reads and
+// by requests, are linearizable.
 #include "linearizable.hpp"
 #include "native_ground.hpp"
 #include "storm.hpp"
@@ -45,7 +46,7 @@ TEST_CASE("the checker knows what may have happened, and what cannot have") {
   CHECK(possible({set(0, 10, 1), get(20, 30, 1)}));
   CHECK(possible({set(0, 10, 1), get(5, 6, nothing), get(7, 8, 1)}));
   CHECK_FALSE(possible({set(0, 10, 1), get(20, 30, nothing)}));
-  CHECK_FALSE(possible({set(0, 10, 1), get(2, 3, 1), get(4, 5, nothing)}));  // back again
+  CHECK_FALSE(possible({set(0, 10, 1), get(2, 3, 1), get(4, 5, nothing)}));  // absent again
   CHECK_FALSE(possible({set(0, 10, 1), set(20, 30, 2), get(40, 50, 1)}));
   CHECK(possible({set(0, 50, 1), set(20, 30, 2), get(60, 70, 1)}));
   CHECK_FALSE(possible({set(0, 50, 1), set(20, 30, 2), get(60, 70, 1), get(80, 90, 2)}));
@@ -53,7 +54,8 @@ TEST_CASE("the checker knows what may have happened, and what cannot have") {
   CHECK(possible({set(0, 1, 1), swap(2, 3, 1, 2, true), get(4, 5, 2)}));
   CHECK_FALSE(possible({set(0, 1, 1), swap(2, 9, 1, 2, true), swap(2, 9, 1, 3, true)}));
   CHECK(possible({set(0, 1, 1), swap(2, 9, 1, 2, true), swap(2, 9, 1, 3, false, 2)}));
-  // Nobody knows of the second whether it was done: then both may be seen, but not in turns.
+  // It is unknown whether the second write took effect: both values may be seen, but not
+  // alternately.
   CHECK(possible({set(0, 1, 1), set(2, not_yet, 2), get(5, 6, 1), get(7, 8, 2)}));
   CHECK(possible({set(0, 1, 1), set(2, not_yet, 2), get(5, 6, 1), get(7, 8, 1)}));
   CHECK_FALSE(possible({set(0, 1, 1), set(2, not_yet, 2), get(5, 6, 2), get(7, 8, 1)}));
@@ -110,7 +112,7 @@ TEST_CASE("... and so it could where keys are given up for want of memory") {
                         .policy = eviction::allkeys_random,
                         .quarantine_ms = 500});
   std::atomic<bool> over{false};
-  std::thread crowd([&] {  // which takes the place of the others' keys
+  std::thread crowd([&] {  // writes more keys, which evict the others
     blocking_client c(server.address(), {.gets = way_of_gets::one_sided});
     const std::string value(2'000, 'x');
     batch b;

@@ -1,4 +1,4 @@
-// Figures for Prometheus, as HTTP.
+// Statistics for Prometheus, over HTTP.
 #include "../../apps/kv/server/metrics_page.hpp"
 
 #include "../../apps/kv/server/figures.hpp"

@@ -1,4 +1,4 @@
-// MONITOR, LATENCY and ACL LOG: what an administrator sees of others.
+// MONITOR, LATENCY and ACL LOG: an administrator's view of other clients.
 #include "../../apps/kv/command/monitor.hpp"
 #include "../../apps/kv/command/latency.hpp"
 #include "resp_ground.hpp"
@@ -82,7 +82,7 @@ TEST_CASE("one command that is longer than a monitor may leave unread ends no mo
   client m(s);
   client c(s);
   CHECK(m("MONITOR") == ok);
-  // Each byte is four as it is shown.
+  // Each byte is shown as four characters.
   CHECK(c({"SET", "k", std::string(kv::monitor_box::most_bytes / 4 + 1, '\x01')}) == ok);
   CHECK(m.session().ended() == kv::session::ending::no);
   std::string seen;
@@ -117,7 +117,7 @@ TEST_CASE("with a monitor a command visits monitors and no other client") {
   const std::uint64_t before = looked_at();
   s.of.hooks.attend = [&](unsigned worker) { s.of.attend(worker); };
   CHECK(c("PING") == "+PONG\r\n");
-  CHECK(looked_at() - before == 2);  // to show it, and to wake it
+  CHECK(looked_at() - before == 2);  // once to show it, once to wake it
   CHECK(m.take() == line(R"("PING")"));
 }
 

@@ -1,4 +1,4 @@
-// Clients of the native protocol that are no good: silent, stopped, dead, or too many.
+// Misbehaving clients of the native protocol: silent, stopped, dead, or too many.
 #include "../../apps/kv/native/carriage.hpp"
 #include "../../apps/kv/server/configuration.hpp"
 #include "../../apps/kv/server/native_front.hpp"
@@ -28,9 +28,9 @@ using kv::test::native_server;
 
 namespace {
 
-constexpr std::size_t held_value_bytes = 30'000;  // too long to go along with its header
+constexpr std::size_t held_value_bytes = 30'000;  // too long to be sent with its header
 
-// Until it is so; 20 seconds at most.
+// Waits until is_so() is true, for at most 20 seconds.
 template <class Condition>
 bool comes_true(Condition is_so) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -41,7 +41,8 @@ bool comes_true(Condition is_so) {
   return true;
 }
 
-// Speaks the protocol as far as the test wants, and runs its loop no more than that: what it asked for nobody takes.
+// A client that follows the protocol only as far as the test requires. It does not run its event
+// loop otherwise, so it consumes no responses.
 class rude_client {
  public:
   rude_client(const std::string& server, cordma::transport::kind over)
@@ -53,7 +54,7 @@ class rude_client {
     worker_.run(connect(this, server, over));
   }
   void say_hello() { worker_.run(greet(this)); }
-  // Comes back when the connection has ended.
+  // Returns when the connection has ended.
   void wait_for_end() { worker_.run(until_closed(this)); }
   void ask_for(std::string_view key, std::size_t times) {
     room_ = context_.allocate(times * buffer_bytes).value();
@@ -102,7 +103,7 @@ class rude_client {
           std::make_unique<cordma::call_operation>(requests_.call(server_, batch, request, room)));
       calls_.back()->start();
     }
-    for (int i = 0; i < 2; ++i) static_cast<void>(worker_.poll());  // what is posted leaves
+    for (int i = 0; i < 2; ++i) static_cast<void>(worker_.poll());  // sends the posted requests
   }
 
   cordma::Context context_;
@@ -110,7 +111,7 @@ class rude_client {
   cordma::Messages messages_;
   cordma::Requests requests_;
   cordma::Endpoint server_;
-  cordma::MemoryRegion room_;  // without remote_write: an answer waits until it is read
+  cordma::MemoryRegion room_;  // without remote_write: a response waits until it is read
   std::vector<cordma::MemoryRegion> said_;
   std::vector<std::unique_ptr<cordma::call_operation>> calls_;
 };
@@ -120,11 +121,11 @@ std::uint64_t open(const native_server& s) {
   return s.counters().opened.get() - s.counters().closed.get();
 }
 
-// It is as the test says.
+// A journal gate in the state that the test sets.
 struct told_journal final : journal_gate {
   std::atomic<bool> full = false;
   std::atomic<bool> in_trouble = false;
-  mutable std::atomic<int> asked = 0;  // whether it is full
+  mutable std::atomic<int> asked = 0;  // calls of backlogged()
   [[nodiscard]] std::uint64_t appended() const noexcept override { return 0; }
   [[nodiscard]] std::uint64_t durable() const noexcept override { return 0; }
   [[nodiscard]] bool waits() const noexcept override { return false; }
@@ -138,7 +139,7 @@ struct told_journal final : journal_gate {
   }
 };
 
-// One worker whose clients are native, and their journal.
+// One worker with native clients only, and their journal.
 class natives_only {
  public:
   natives_only() {
@@ -191,8 +192,8 @@ TEST_CASE(
         at, client_options{.transport = over, .gets = way_of_gets::asked});
     const std::string value(held_value_bytes, 'v');
     REQUIRE(good->set("held", value));
-    // Each as many answers as it gets without its loop, until there is no buffer left: one more would be of theirs, and
-    // a few may still be good's own.
+    // Each client requests as many responses as it receives without its event loop, until no buffer
+    // is left. One more buffer would belong to these clients, and a few may still belong to `good`.
     constexpr std::uint64_t all = native::buffers * buffer_bytes;
     constexpr std::uint64_t few = 4 * buffer_bytes;
     std::vector<std::unique_ptr<rude_client>> silent;
@@ -205,7 +206,7 @@ TEST_CASE(
     }
     const std::uint64_t held = lent(server);
     REQUIRE(held >= all + few);
-    // Besides those that there are for all, each has one of its own.
+    // In addition to the shared buffers, each client has one separate buffer.
     CHECK(held <= all + few + silent.size() * buffer_bytes);
     std::string got;
     for (int i = 0; i < 10; ++i) {
@@ -240,11 +241,12 @@ TEST_CASE("a client that is killed with long transfers half done gives back all 
     const std::string at = server.address(over);
     const std::string value(held_value_bytes, 'v');
     REQUIRE(blocking_client(at, asking).set("held", value));
-    // The last answer to a client may be its own until its loop has run.
+    // The last response to a client may use its separate buffer until the client's event loop has
+    // run.
     REQUIRE(comes_true([&] { return lent(server) == 0 && open(server) == 0; }));
     child.wire().tell(at);
     REQUIRE(child.wire().hear() == "asked");
-    // Over shm the long one is read without the client: it is there, or will be.
+    // Over shm the long request is read without the client: it has arrived or will arrive.
     const bool is_read = over == cordma::transport::kind::shm;
     const std::uint64_t least = is_read ? buffer_bytes : std::uint64_t{32} << 20;
     CHECK(comes_true([&] { return lent(server) >= least; }));
@@ -256,7 +258,7 @@ TEST_CASE("a client that is killed with long transfers half done gives back all 
     REQUIRE(next.get("held", got));
     CHECK(got == value);
     CHECK(next.get("half", got).outcome == native::status::absent);
-    // The next to come has as much as anybody.
+    // The next client has the same share as any other.
     REQUIRE(next.set("longer", std::string(10'000'000, 'n')));
   }
 }
@@ -302,7 +304,7 @@ TEST_CASE("in the long run no batch registers memory, on either side, and each i
     for (int i = 0; i < 50; ++i) both();
     const client_counters& after = c.inner().counters();
     CHECK(after.registrations == before.registrations);
-    // A client has one long request there at a time, and one long answer.
+    // The server registers one long request and one long response for each client at a time.
     CHECK(server.counters().lent.registrations.get() <= 2);
     CHECK(after.batches - before.batches == 100);
   }
@@ -310,7 +312,7 @@ TEST_CASE("in the long run no batch registers memory, on either side, and each i
 
 namespace {
 
-// Of a text of INFO; empty: it is not there.
+// Returns the value of a line of INFO, or an empty string if the line is missing.
 std::string line_of(const std::string& text, const std::string& name) {
   const std::size_t at = text.find("\n" + name + ":");
   if (at == std::string::npos) return {};
@@ -322,7 +324,7 @@ std::string line_of(const std::string& text, const std::string& name) {
 
 namespace {
 
-// A log, to look at what is in it.
+// A log that the test can read.
 class log_to_read {
   cordma::unique_fd file_{::memfd_create("log", MFD_CLOEXEC)};
 
@@ -338,7 +340,7 @@ class log_to_read {
   }
 };
 
-// Says what a browser says, from there, and waits until it is cut off.
+// Sends an HTTP request from the address `from` and waits until the connection is closed.
 void say_http(const std::string& from, std::uint16_t port) {
   const cordma::unique_fd s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in a{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {}, .sin_zero = {}};
@@ -359,7 +361,7 @@ TEST_CASE("a native port that is another's over shared memory: tcp serves, and t
   shm_alone.transports = {cordma::transport::kind::shm};
   cordma::Context other(shm_alone);
   cordma::Worker of_other(other);
-  const std::string port = std::to_string(kv::test::free_port());  // of tcp, which looks at no shm
+  const std::string port = std::to_string(kv::test::free_port());  // free on tcp; shm not checked
   const cordma::Listener taken = of_other.listen("127.0.0.1:" + port).value();
   log_to_read told;
   const command_line said =
@@ -490,7 +492,7 @@ TEST_CASE(
     CHECK(c.scan(UINT64_MAX, {}, none) == 0);
     CHECK_THROWS_AS(c.scan(0, {.pattern = std::string(5'000, '?')}, none), cordma::error);
     CHECK_THROWS_AS(c.info(std::string(100, 's')), cordma::error);
-    CHECK(c.info().empty());  // nobody tells anything here
+    CHECK(c.info().empty());  // no source of information is set here
     CHECK(none.empty());
   }
 }
@@ -543,7 +545,7 @@ TEST_CASE("a front that finds its port taken leaves its workers as they were") {
   const auto over = kv::test::transports_under_test().front();
   const std::string at = house.address(over);
   const std::uint64_t port = std::stoull(at.substr(at.rfind(':') + 1));
-  for (int again = 0; again < 3; ++again) {  // as a start does that waits for it
+  for (int again = 0; again < 3; ++again) {  // as a start does that waits for the port
     CHECK_THROWS_WITH_AS(static_cast<void>(house.listen(port)), doctest::Contains("in_use"),
                          cordma::error);
   }

@@ -1,4 +1,4 @@
-// What native operations do to a keyspace, without a connection.
+// Effects of native operations on a keyspace, without a connection.
 #include "../../apps/kv/native/execute.hpp"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ struct ground {
     one.push_back(std::make_unique<plain_memory>());
     return one;
   }
-  // One operation; `room` for its result's value.
+  // Runs one operation; its result's value may have `room` bytes.
   outcome run(op_head head, std::string_view key, std::string_view value = {},
               std::size_t room = 512) {
     return run(head, key, value, room, {.now = today});

@@ -1,4 +1,4 @@
-// A server of the native protocol on threads of its own, and clients of it.
+// A server of the native protocol on separate threads, and its clients.
 #pragma once
 
 #include "../../apps/kv/native/blocking_client.hpp"
@@ -26,7 +26,7 @@ inline unix_ms wall_clock() {
                                   .count());
 }
 
-// shm and tcp; where CORDMA_TEST_TRANSPORT names one, that one.
+// shm and tcp; if CORDMA_TEST_TRANSPORT is set, that one only.
 inline std::vector<cordma::transport::kind> transports_under_test() {
   const char* const named = std::getenv("CORDMA_TEST_TRANSPORT");
   if (named != nullptr) return {cordma::parse_transport(named).value()};
@@ -42,7 +42,7 @@ inline cordma::task<void> accept_all(native::door* at, cordma::Listener* listene
   }
 }
 
-// One worker, some shards. Destroyed, it ends the connections.
+// One worker with some shards. The destructor closes the connections.
 class native_server {
  public:
   explicit native_server(native::door_options how = {}, std::uint32_t shards = 1,
@@ -64,12 +64,12 @@ class native_server {
   native_server(const native_server&) = delete;
   native_server& operator=(const native_server&) = delete;
 
-  // By which it is reached over that transport.
+  // The server's address over this transport.
   [[nodiscard]] std::string address(
       cordma::transport::kind over = transports_under_test().front()) const {
     return context_.own_host(over) + ":" + std::to_string(port_);
   }
-  // Runs on the server's thread, and is done when it returns.
+  // Runs `what` on the server's thread and returns when it has completed.
   void there(const std::function<void(keyspace&)>& what) {
     std::promise<void> done;
     worker_->post([&] {
@@ -79,7 +79,7 @@ class native_server {
     done.get_future().get();
   }
   [[nodiscard]] const native::door_counters& counters() const noexcept { return door_->counters(); }
-  // What the server believes the time to be is the wall clock's, and so much more.
+  // The server's clock is the wall clock plus this many milliseconds.
   std::atomic<std::int64_t> ahead_ms{0};
 
  private:
@@ -96,7 +96,7 @@ class native_server {
     clock_timer clock(*this, worker.loop());
     worker.run(until_over());
   }
-  // As a server's own: clients see by it that the server lives.
+  // Advances the clock as a real server does; clients see by it that the server is alive.
   struct clock_timer final : cordma::timer {
     clock_timer(native_server& s, cordma::reactor& loop)
         : timer([](timer& t) noexcept { static_cast<clock_timer&>(t).tick(); }), of(s), on(loop) {

@@ -1,4 +1,5 @@
-// The native protocol: what is asked and what is read one-sidedly are the same, whatever happens meanwhile.
+// The native protocol: requests and one-sided reads return the same, regardless of concurrent
+// operations.
 #include "native_ground.hpp"
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ namespace {
 
 std::string key_of(std::uint64_t n) { return "key:" + std::to_string(n); }
 
-// Bytes that say whose they are and how many times it was written, wherever one looks.
+// Bytes that identify the key and the version at every position.
 std::string value_of(std::uint64_t key, std::uint64_t version, std::size_t bytes) {
   std::string v(bytes, '\0');
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -89,7 +90,7 @@ TEST_CASE("values of all lengths go there and back, and odd keys; longer ones ar
       REQUIRE(r);
       CHECK(got == value);
     }
-    // Where the machine is slow the server is asked whether it lives.
+    // On a slow machine the client checks with a request whether the server is alive.
     const client_counters& n = c.inner().counters();
     CHECK(n.one_sided + n.silent >= 4);
     CHECK(n.longer + n.silent >= 4);
@@ -153,7 +154,7 @@ TEST_CASE(
     }
     const client_counters& n = c.inner().counters();
     CHECK(n.one_sided + 600 * n.silent >=
-          550);  // where the machine is slow the server is asked whether it lives
+          550);  // a slow machine adds requests that check the server
     b.clear();
     c.read(b);
     CHECK(b.replies().empty());
@@ -245,9 +246,9 @@ TEST_CASE("what expires is gone when the server says so, also where its clock ju
     REQUIRE(c.set("later", "v", {.expiry = wall_clock() + 500'000}));
     CHECK(c.get("soon", got));
     CHECK(n.one_sided + n.silent == 1);
-    // About then, it is asked.
+    // Near the expiry, the client sends a request.
     server.ahead_ms = 49'300;
-    REQUIRE(c.set("another", "v"));  // it reads its clock when it does something
+    REQUIRE(c.set("another", "v"));  // the server reads its clock when it does something
     CHECK(c.get("soon", got));
     CHECK(c.inner().counters().expiring + n.silent >= 1);
     server.ahead_ms = 50'001;
@@ -285,8 +286,9 @@ TEST_CASE(
   std::uint64_t found = 0;
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(4);
   const std::uint64_t rounds = cordma::test::rounds_under_test(100'000, 1'000);
-  // Torn reads are counted, not hoped for: until some came, but not for ever. Where other programs take the processors
-  // some 17 come in two minutes, since a read is torn only beside a write that runs at the same time.
+  // Torn reads are counted, not assumed: the loop runs until there are some, with a time limit. If
+  // other programs use the processors, about 17 occur in two minutes, because a read is torn only
+  // during a write that runs at the same time.
   const bool plain_copy = c.inner().transport() == "shm";
   const std::uint64_t torn = plain_copy ? 20 : 0;
   while ((found < rounds || c.inner().counters().torn_reads < torn) &&

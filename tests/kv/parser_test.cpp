@@ -1,4 +1,4 @@
-// Requests, cut out of bytes: whole, in pieces, and wrong.
+// Cuts requests out of bytes: complete ones, pieces, and invalid ones.
 #include "../../apps/kv/resp/request_parser.hpp"
 
 #include <doctest/doctest.h>
@@ -14,11 +14,12 @@ namespace {
 
 struct reading {
   std::vector<words> commands;
-  std::string why;  // it failed
+  std::string why;  // the error, if it failed
   std::size_t left = 0;
 };
 
-// Gives `piece` bytes more at a time, each time at another place in memory, as a session does that keeps what is left.
+// Feeds `piece` more bytes at a time, each time at another address, as a session does that keeps
+// unread bytes.
 reading read_in_pieces(std::string_view bytes, std::size_t piece, const parse_limits& limits = {}) {
   request_parser parser;
   reading got;

@@ -1,4 +1,4 @@
-// CLIENT PAUSE: who waits is counted, and nothing is erased meanwhile.
+// CLIENT PAUSE: waiting clients are counted, and no key is erased during the pause.
 #include "resp_ground.hpp"
 
 using namespace kv_test;

@@ -1,4 +1,4 @@
-// A server whose configuration is read again.
+// A server that reads its configuration again.
 #include "../../apps/kv/journal/folder_lock.hpp"
 #include "../../apps/kv/server/limits.hpp"
 #include "../../apps/kv/server/server.hpp"
@@ -19,7 +19,7 @@ using namespace kv::test;
 
 namespace {
 
-// Where a server is at home, and this process with it.
+// The folder of a server, and the working directory of this process.
 struct folder {
   folder() {
     char name[] = "/tmp/cordma-kv-reload-XXXXXX";
@@ -36,7 +36,7 @@ struct folder {
   std::string path;
 };
 
-// Clients come by a unix socket.
+// A server with clients that connect over a unix socket.
 class running_server {
  public:
   explicit running_server(const std::string& text)
@@ -50,7 +50,7 @@ class running_server {
   [[nodiscard]] std::string path() const { return home_.path + "/s"; }
   [[nodiscard]] const std::vector<std::string>& addresses() const { return server_->addresses(); }
   [[nodiscard]] const std::string& folder_path() const noexcept { return home_.path; }
-  // Of what was asked for, the first line of the answer.
+  // Returns the first line of the response to `asked`.
   [[nodiscard]] std::string answer(std::string_view asked) const {
     const visitor c(path());
     REQUIRE(c.say(std::string(asked) + "\r\nQUIT\r\n"));
@@ -98,7 +98,7 @@ TEST_CASE("where to listen is waited for, as one that is being killed lets go of
     }
   });
   pollfd looked{.fd = held->socket.get(), .events = POLLIN, .revents = 0};
-  CHECK(::poll(&looked, 1, 60'000) == 1);  // it found somebody there
+  CHECK(::poll(&looked, 1, 60'000) == 1);  // it tried to connect
   held.reset();
   opening.join();
   CHECK(failed.empty());
@@ -117,7 +117,7 @@ TEST_CASE("a configuration that is read again changes its users, and the log say
   CHECK(s.answer("AUTH bob three") == "+OK");
   CHECK(s.answer("AUTH ann four") == "+OK");
   CHECK(s.answer("AUTH eve two").starts_with("-WRONGPASS"));
-  CHECK(s.answer("AUTH zoe any") == "+OK");  // whom the configuration does not know
+  CHECK(s.answer("AUTH zoe any") == "+OK");  // a user that is not in the configuration
   for (const char* line :
        {"user bob has changed", "user ann is new", "user eve is gone", "maxclients is now \"200\"",
         "tcp-backlog has changed in the configuration, which takes a restart",
@@ -224,7 +224,7 @@ TEST_CASE("what CONFIG SET said while a configuration is being read again stays 
     const std::string text = "threads " + std::string(workers) + "\naclfile " + file + "\n";
     running_server s(text + "maxclients 100\n");
     std::filesystem::remove(file);
-    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);  // its reader waits for what is written here
+    REQUIRE(::mkfifo(file.c_str(), 0600) == 0);  // its reader waits for the data written below
     std::thread reloading([&] { s.reload(text + "maxclients 200\n"); });
     {
       std::ofstream users(file);

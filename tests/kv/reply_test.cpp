@@ -1,4 +1,4 @@
-// Replies, byte for byte, in both protocols; numbers and patterns as Redis has them.
+// Replies, byte for byte, in both protocols; numbers and patterns in the format of Redis.
 #include "../../apps/kv/resp/reply.hpp"
 #include "../../apps/kv/resp/glob.hpp"
 #include "../../apps/kv/resp/number.hpp"
@@ -101,7 +101,7 @@ TEST_CASE("patterns match as Redis's do") {
   CHECK(matches_glob("a[bc", "ab"));
   CHECK_FALSE(matches_glob("abc", "ABC"));
   CHECK(matches_glob("abc", "ABC", letter_case::ignored));
-  // No pattern takes more than the product of both lengths.
+  // Matching takes at most the product of both lengths.
   CHECK_FALSE(matches_glob(std::string(200, '*') + "b", std::string(20'000, 'a')));
   std::string stars;
   for (int i = 0; i < 100; ++i) stars += "a*";

@@ -1,4 +1,4 @@
-// The client of RESP: what it reads in which pieces, and what becomes of a server that misbehaves.
+// The RESP client: replies read in pieces of any size, and servers that misbehave.
 #include "../../apps/kv/cli/resp_client.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ using kind = resp_value::kind;
 
 namespace {
 
-// All values, `piece` bytes at a time.
+// Returns all values, read `piece` bytes at a time.
 std::vector<resp_value> read_all(std::string_view bytes, std::size_t piece) {
   value_parser parser;
   std::vector<resp_value> all;
@@ -48,7 +48,7 @@ resp_value read_one(std::string_view bytes) {
   return {};
 }
 
-// Listens at a path, and does what it is told with one client.
+// Listens at a path, and runs a script with one client.
 class script_server {
  public:
   explicit script_server(std::function<void(int)> script)
@@ -87,7 +87,7 @@ void say(int to, std::string_view text) {
   }
 }
 
-// What comes, until it ends so; or until nobody is there any more.
+// Returns the received bytes up to `end`, or up to the end of the connection.
 std::string hear(int from, std::string_view end) {
   std::string all;
   char piece[4096];
@@ -221,7 +221,7 @@ TEST_CASE("commands and replies of many megabytes pass each other, and neither s
   const std::string value(100'000, 'v');
   const std::size_t one = value.size() + std::string("*2\r\n$4\r\nECHO\r\n$100000\r\n\r\n").size();
   script_server server([&](int peer) {
-    // As a server that reads nothing while a client does not take what it is owed.
+    // Acts as a server that reads nothing while a client does not read its responses.
     char piece[4096];
     std::size_t heard = 0;
     std::size_t answered = 0;

@@ -1,4 +1,4 @@
-// A server without sockets: a keyspace, a service, and clients whose bytes are handed over.
+// A server without sockets: a keyspace, a service, and clients that exchange bytes by calls.
 #pragma once
 
 #include "../../apps/kv/command/service.hpp"
@@ -28,7 +28,7 @@ class server {
     wall_ += milliseconds;
     time_.advance_to(time_.now() + std::chrono::milliseconds(milliseconds));
   }
-  // The time of day alone, as somebody might.
+  // Sets back the time of day only, as an administrator might.
   void set_back(std::int64_t milliseconds) { wall_ -= static_cast<kv::unix_ms>(milliseconds); }
   [[nodiscard]] kv::unix_ms now() const noexcept { return wall_; }
 
@@ -56,7 +56,7 @@ class server {
   kv::service of;
 };
 
-// Its words go in as arrays of bulks; replies come out as bytes.
+// Sends its words as arrays of bulk strings and returns the replies as bytes.
 class client {
  public:
   explicit client(server& s, kv::session_origin origin = usual())
@@ -90,7 +90,7 @@ class client {
     send(bytes);
     return take();
   }
-  // Words apart by blanks: "SET key value".
+  // Sends words separated by blanks: "SET key value".
   std::string operator()(std::string_view line) {
     std::vector<std::string_view> words;
     while (!line.empty()) {

@@ -1,4 +1,4 @@
-// SCAN, HSCAN and KEYS: everything is given at least once.
+// SCAN, HSCAN and KEYS: every element is returned at least once.
 #include "resp_ground.hpp"
 
 #include <set>
@@ -7,7 +7,7 @@ using namespace kv_test;
 
 namespace {
 
-// The bulks of a reply, in order.
+// Returns the bulk strings of a reply, in order.
 std::vector<std::string> bulks(std::string_view reply) {
   std::vector<std::string> found;
   while (!reply.empty()) {
@@ -22,7 +22,7 @@ std::vector<std::string> bulks(std::string_view reply) {
   return found;
 }
 
-// All that a command gives from cursor to cursor; `more` is called between two calls of it.
+// Returns all elements of a complete scan; `more` is called between two calls.
 template <class Between>
 std::multiset<std::string> walk(client& c, const std::string& before, const std::string& behind,
                                 Between more) {

@@ -202,7 +202,7 @@ TEST_CASE("compare, set again, and what says false or nil") {
     CHECK(c({"EVAL", compare + end, "1", "l", "mine"}) == integer(1));
     CHECK(c("EXISTS l") == integer(0));
   }
-  // A variable of that name would be another script.
+  // A variable of that name would make it another script.
   CHECK(c({"EVAL", compare + "return redis.call('del', KEYS[1]) else return nothing end", "1", "l",
            "m"}) == not_known);
 }

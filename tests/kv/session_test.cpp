@@ -19,7 +19,7 @@ struct fake_journal final : kv::journal_gate {
   bool must_wait = true;
   bool is_full = false;
   bool too_much = false;
-  mutable int too_much_times = 0;  // whoever asks is told so, for so many times
+  mutable int too_much_times = 0;  // calls for which backlogged() is true
   [[nodiscard]] std::uint64_t appended() const noexcept override { return last; }
   [[nodiscard]] std::uint64_t durable() const noexcept override { return on_disk; }
   [[nodiscard]] bool waits() const noexcept override { return must_wait; }
@@ -146,7 +146,7 @@ TEST_CASE("who does not read is not served any more") {
   CHECK(c.session().pending().size() < 3'000'000);
   client other(s);
   CHECK(other("GET end") == null);
-  // As it reads, it is.
+  // The commands run as the client reads.
   std::size_t read = 0;
   while (!c.session().pending().empty()) {
     const std::size_t n = std::min<std::size_t>(c.session().pending().size(), 50'000);
@@ -188,7 +188,7 @@ TEST_CASE("a reply that is longer than the output limit is not even made, and th
   CHECK(logged[0].find("client-output-buffer-limit: id=1 addr=127.0.0.1:50000") != logged[0].npos);
   client other(s);
   CHECK(other("GET end") == null);
-  // All of a transaction is carried out, though nobody hears of it.
+  // A transaction runs to its end, even if its client receives nothing.
   client third(s);
   third("MULTI");
   for (int i = 0; i < 4; ++i) third("GET k");
@@ -209,7 +209,7 @@ TEST_CASE("above the soft limit for too long the end comes by itself") {
   s.pass(9'000);
   s.of.tick(0);
   CHECK(c.session().ended() == kv::session::ending::no);
-  c.session().sent(350'000);  // below it, so the time begins anew
+  c.session().sent(350'000);  // below the limit, so the time restarts
   c.send(packed({"GET", "k"}));
   s.pass(9'000);
   s.of.tick(0);
@@ -345,7 +345,7 @@ TEST_CASE("what must be on disk first is not answered before") {
   CHECK(c("SET a 1").empty());
   journal.last = 2;
   CHECK(c("SET b 1").empty());
-  CHECK(other("GET a").empty());  // nobody sees what may be lost
+  CHECK(other("GET a").empty());  // data that may be lost is not shown
   journal.on_disk = 1;
   s.of.journal_advanced(0);
   CHECK(c.woken == 1);
@@ -418,7 +418,7 @@ TEST_CASE(
   CHECK(other("EXEC") == error("ERR EXEC without MULTI"));
   CHECK(c("EXEC").empty());
   CHECK_FALSE(c.session().wants_input());
-  // In trouble, none waits.
+  // When the journal refuses writes, no transaction waits.
   const std::string why = "MISCONF Errors writing to the AOF file: No space left on device";
   journal.is_full = true;
   s.of.journal_advanced(0);
@@ -472,7 +472,7 @@ TEST_CASE("where nothing can be written, nothing is changed") {
   CHECK(c("EXEC") == error("EXECABORT Transaction discarded because of: MISCONF Errors writing to "
                            "the AOF file: No space left on device"));
   CHECK(c("GET a") == bulk("1"));
-  journal.must_wait = true;  // what is refused tells nothing, and is told at once
+  journal.must_wait = true;  // an error reveals no data, so it is sent at once
   journal.last = 1;
   CHECK(c("SET a 2").find("-MISCONF") == 0);
   CHECK(c("ECHO told") == bulk("told"));

@@ -1,4 +1,4 @@
-// The store beside a model: what was put is found, whole, and nothing else is.
+// The store compared with a model: every value that was put is found complete, and nothing else is.
 #include "../../apps/kv/store/store.hpp"
 
 #include <doctest/doctest.h>
@@ -241,7 +241,7 @@ TEST_CASE("at the limit expiries are set and taken away, and memory stays within
 TEST_CASE("a long value that fits when most is given up is put") {
   ground g({.max_bytes = 16 * segment_bytes, .policy = eviction::allkeys_lru});
   for (std::uint64_t i = 0; i < 20'000; ++i) g.put(text(i), std::string(500, 'v'));
-  // What it takes beside its bytes counts too, and leaves two whole segments for items.
+  // Its overhead counts too, and leaves two complete segments for items.
   constexpr std::size_t bytes = 12 * segment_bytes - 1024;
   CHECK(g.put("k", std::string(bytes, 'x')) == put_outcome::done);
   CHECK(g.get("k")->size() == bytes);
@@ -346,7 +346,7 @@ TEST_CASE("while there are readers, what was given up stays as it was for the ti
   };
   const auto same = [&] {
     std::string now(reinterpret_cast<const char*>(f.at), before.size());
-    now[offsetof(item, flags)] = before[offsetof(item, flags)];  // but that it is dead
+    now[offsetof(item, flags)] = before[offsetof(item, flags)];  // except the dead flag
     return now == before;
   };
   churn();
@@ -384,7 +384,7 @@ TEST_CASE("hashes have fields, count in memory, and go with their last field") {
 
 namespace {
 
-// What a journal would note.
+// Records the notifications that a journal would receive.
 struct noting_sink final : change_sink {
   explicit noting_sink(bool on) noexcept : notes_all(on) {}
   void put(std::string_view key, std::string_view, unix_ms, std::uint64_t) noexcept override {
@@ -467,7 +467,7 @@ TEST_CASE("long strings that were given up are freed bit by bit [one of 64 MiB, 
     }
     CHECK(g.keys.usage().object_bytes > before / 2);
     std::size_t held = g.keys.usage().object_bytes;
-    std::size_t most = 0;  // of what went at a time
+    std::size_t most = 0;  // freed in one call
     while (g.keys.free_some(1000)) {
       most = std::max(most, held - g.keys.usage().object_bytes);
       held = g.keys.usage().object_bytes;
@@ -503,7 +503,8 @@ TEST_CASE(
     CHECK(moved >= count / 20);
     CHECK(moved <= count / 10);  // each once
     const store_usage held = g.keys.usage();
-    // A third may be dead besides, and four segments; and what is written to, and the head.
+    // Besides the live data, a third of it and four segments may be dead; the rest is the segment
+    // in use and the head.
     CHECK(held.bytes - held.index_bytes <= held.live_bytes * 4 / 3 + 8 * segment_bytes);
     CHECK(g.keys.counters().evicted == 0);
     for (std::uint64_t i = 0; i < count; i += 10) REQUIRE(g.get(text(i)) == std::string(64, 'v'));
@@ -513,7 +514,7 @@ TEST_CASE(
 TEST_CASE(
     "places of objects count as they are held, and go back in whatever order [up, down, some]") {
   constexpr std::uint64_t count = 50'000;
-  constexpr std::size_t chunk = 128 << 10;  // of 4,096 places
+  constexpr std::size_t chunk = 128 << 10;  // 4,096 slots
   for (const char* const order : {"up", "down", "some"}) {
     CAPTURE(order);
     ground g;
@@ -545,7 +546,7 @@ TEST_CASE("a random key of one database is found among many of others, also the 
     REQUIRE(one != nullptr);
     CHECK(one->key().starts_with(mine));
   }
-  // Those that came last are gone.
+  // Only the key that was put first remains.
   for (int i = 1; i < 20; ++i) CHECK(g.keys.erase(g.keys.key(mine + std::to_string(i))));
   REQUIRE(g.keys.random(5) != nullptr);
   CHECK(g.keys.random(5)->key() == mine + "0");
@@ -610,7 +611,7 @@ TEST_CASE("a watched key's number changes with every change of it, and with no o
   CHECK(g.keys.changes(k) != put);
   const std::uint64_t erased = g.keys.changes(k);
   g.keys.clear();
-  CHECK(g.keys.changes(k) == erased);  // it was not there
+  CHECK(g.keys.changes(k) == erased);  // it did not exist
   g.put("w", "v");
   const std::uint64_t again = g.keys.changes(k);
   g.keys.clear();

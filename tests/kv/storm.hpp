@@ -1,4 +1,4 @@
-// A client that does this and that to a few keys, and writes down what it saw.
+// A client that runs random operations on a few keys and records its observations.
 #pragma once
 
 #include "../../apps/kv/native/blocking_client.hpp"
@@ -21,7 +21,8 @@ namespace kv::test {
 
 constexpr std::size_t storm_keys = 8;
 
-// What is written says which it is, and is of a length of its own, so that torn reads are likely and known.
+// Returns a text that identifies its value. Its length differs for each value, so that torn reads
+// are likely and are detected.
 inline std::string spell(value_id v) {
   std::string text = std::to_string(v) + ":";
   text.resize(16 + v * 7919 % 3'000, static_cast<char>('a' + v % 26));
@@ -71,7 +72,7 @@ class storm {
       e.end = clock_now();
       note(key, e);
       ++answered_;
-    } catch (const cordma::error&) {  // whether it was done nobody knows
+    } catch (const cordma::error&) {  // its outcome is unknown
       if (e.what != event::kind::get) note(key, e);
       client_.reset();
       ++broken_;
@@ -82,11 +83,11 @@ class storm {
   [[nodiscard]] const std::vector<event>& seen(std::size_t key) const { return seen_[key]; }
   [[nodiscard]] std::uint64_t one_sided() const noexcept { return one_sided_; }
   [[nodiscard]] std::uint64_t broken() const noexcept { return broken_; }
-  // Steps that were; any thread.
+  // Completed steps; any thread may call it.
   [[nodiscard]] std::uint64_t answered() const noexcept { return answered_.load(); }
 
  private:
-  static constexpr std::size_t values_apart = 1'000'000;  // numbers of one client's values
+  static constexpr std::size_t values_apart = 1'000'000;  // offset between two clients' values
   static constexpr value_id untold = UINT64_MAX - 1;
 
   void note(std::size_t key, const event& e) {
@@ -111,7 +112,7 @@ class storm {
     if (r) e.seen = spelled(text_);
     known_[key] = {e.seen, r.version};
   }
-  // Each of them for itself: together they are no one moment.
+  // Checks each key separately, because the reads do not share one moment.
   void look_at_all(event e) {
     const std::uint64_t before = client_->inner().counters().one_sided;
     all_.clear();
@@ -139,7 +140,7 @@ class storm {
     const reply r = client_->set(name, text, how);
     e.swapped = bool(r);
     if (r) return;
-    // What stood in its way is not told, but where there is nothing.
+    // The value that prevented the swap is reported only if the key is absent.
     e.what = event::kind::get;
     e.seen = r.outcome == native::status::absent ? nothing : untold;
   }

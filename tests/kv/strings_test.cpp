@@ -1,4 +1,4 @@
-// Strings: what SET and its kin answer, word for word.
+// Strings: replies of SET and related commands, word for word.
 #include "resp_ground.hpp"
 
 using namespace kv_test;
@@ -134,7 +134,7 @@ TEST_CASE("at maxmemory is refused what Redis refuses, and nothing else [shards,
       c("SET to other");
       c({"HSET", "h", "f", value});
       int n = 0;
-      for (int in_a_row = 0; in_a_row < 50; ++n) {  // of every shard
+      for (int in_a_row = 0; in_a_row < 50; ++n) {  // until every shard is full
         in_a_row = c({"SET", key(n), value}) == oom ? in_a_row + 1 : 0;
       }
       CHECK(c({"SET", key(0), value}) == oom);
@@ -171,7 +171,7 @@ TEST_CASE("at maxmemory MSET is carried out as a whole, or not at all") {
   int n = 0;
   const auto key = [](int number) { return "k" + std::to_string(100'000 + number); };
   while (c({"SET", key(n), value}) == ok) ++n;
-  CHECK(c({"DEL", key(0)}) == integer(1));  // room for one, not for two
+  CHECK(c({"DEL", key(0)}) == integer(1));  // space for one, not for two
   CHECK(c({"MSET", key(n), value, key(n + 1), value}) == oom);
   CHECK(c({"MSETNX", key(n), value, key(n + 1), value}) == oom);
   CHECK(c({"EXISTS", key(n), key(n + 1)}) == integer(0));

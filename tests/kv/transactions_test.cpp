@@ -1,4 +1,5 @@
-// MULTI, EXEC, WATCH: all or nothing, and nothing where somebody else was there in between.
+// MULTI, EXEC, WATCH: a transaction runs completely or not at all, and not at all if another client
+// changed a watched key.
 #include "resp_ground.hpp"
 
 using namespace kv_test;
@@ -65,7 +66,7 @@ TEST_CASE("a transaction that memory is too short for is refused as a whole") {
   CHECK(c("MULTI") == ok);
   CHECK(c("INCR small") == queued);
   CHECK(c({"SET", "a", value}) == queued);
-  // Meanwhile another takes what there is, and more.
+  // In the meantime another client uses all of the available memory.
   CHECK(other("MULTI") == ok);
   for (int i = 0; i < 100; ++i) CHECK(other({"SET", "o" + std::to_string(i), value}) == queued);
   CHECK(other("EXEC").starts_with("*100\r\n" + ok));
@@ -157,7 +158,7 @@ TEST_CASE("WATCH sees every change by others, and by oneself") {
       CHECK(c("MULTI") == ok);
       CHECK(c("PING") == queued);
       CHECK(c("EXEC") == (r.seen ? "*-1\r\n" : "*1\r\n+PONG\r\n"));
-      // It is over: nothing is watched any more.
+      // After EXEC no key is watched any more.
       CHECK(c("MULTI") == ok);
       CHECK(c("EXEC") == "*0\r\n");
     }

@@ -1,4 +1,4 @@
-// What is written to a configuration or an ACL file is read from it as it was, whatever bytes are in it.
+// Values written to a configuration or ACL file are read back unchanged, with any bytes in them.
 #include "../../apps/kv/server/configuration.hpp"
 #include "resp_ground.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t seeds = 400;
 
-// Texts of what files give a meaning to, and of what they do not.
+// Texts with and without characters that are special in these files.
 class odd_texts {
  public:
   explicit odd_texts(std::uint64_t seed) : dice_(seed) {}

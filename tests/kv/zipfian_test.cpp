@@ -1,4 +1,4 @@
-// What the benchmark of cordma-kv-cli asks for: which records, how often, in which mix.
+// Requests of the benchmark of cordma-kv-cli: records, their frequencies, and the mix.
 #include "../../apps/kv/cli/zipfian.hpp"
 #include "../../apps/kv/cli/records.hpp"
 #include "../../apps/kv/cli/workload.hpp"
@@ -42,7 +42,7 @@ TEST_CASE("ranks come as often as the law of Zipf says") {
       const zipfian law(items, theta);
       const double all = zeta(items, theta);
       CHECK(law.zeta() == doctest::Approx(all));
-      // The first two exactly, what follows as near as the approximation comes.
+      // The first two exactly, the others within the error of the approximation.
       CHECK(share_below(law, 1) == doctest::Approx(1 / all).epsilon(1e-3));
       CHECK(share_below(law, 2) == doctest::Approx(zeta(2, theta) / all).epsilon(1e-3));
       for (std::uint64_t k = 3; k < items; k = k * 2 + 1) {
@@ -159,7 +159,7 @@ TEST_CASE("a record is read once all before it are there, whoever inserts them i
   all.there(a);
   CHECK(all.all_below() == 12);
 
-  // All of them within the window: a thread may stand still as long as it likes.
+  // All of them are within the window, so a thread may be stopped for any time.
   constexpr std::uint64_t each = 8'000;
   static_assert(4 * 2 * each < inserted_records::window);
   std::vector<std::thread> threads;

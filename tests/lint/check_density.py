@@ -13,7 +13,7 @@ import sys
 import include_directions
 import tree
 
-# Checks per 1,000 lines.
+# Minimum number of checks per 1,000 lines.
 LEAST = {
     "connecting": 15,
     "datapath": 20,
@@ -30,7 +30,7 @@ LEAST = {
     "transport/verbs": 15,
 }
 CHECK = re.compile(r"\b(?:CORDMA_(?:ASSERT|REQUIRE)(?:_OP)?|static_assert)\s*\(")
-SHORT = 200  # lines: of a room that is no longer, no density is asked
+SHORT = 200  # lines: no density is required of a room up to this length
 
 
 def room_of(name):

@@ -13,11 +13,11 @@ import sys
 import tree
 
 OPEN, CLOSE = "([{", ")]}"
-# What may stand before the co_await of a statement: nothing, `type name =`, `name =`, a discard.
+# Allowed text before the co_await of a statement: nothing, `type name =`, `name =`, a discard.
 PREFIX = re.compile(r"(co_return|\(void\)|[\w:<>,\s&*.()\[\]-]*[\w\])>]\s*[-+*|&]?=)?")
 CONTROL = re.compile(r"\s*(?:else\b|do\b|case\b[^:;?]*(?:::[^:;?]*)*:(?!:)|default\s*:|"
                      r"(?:if|for|while|switch)(?:\s+constexpr)?\s*(?=\())")
-# A brace that opens a block of statements comes after one of these.
+# A brace that opens a block of statements follows one of these.
 BLOCK_BEFORE = re.compile(r"([;{})]|\b(else|do|try|const|noexcept|mutable|override|final)|"
                           r"(?<!:):|->\s*[\w:<>,\s&*]+)\s*$")
 LAMBDA = re.compile(r"(?<![\w\])\[])\s*\[(?!\[)(?P<captures>[^\[\]]*)\]\s*"
@@ -173,7 +173,7 @@ def lint_text(source):
         found |= {(text.line(m.start()), f"co_await {what}") for what in statement_findings(text, m.start())}
     for at in coroutine_lambdas(text):
         found.add((text.line(at), "a coroutine lambda with captures: they die with the closure"))
-    # Looked for in macros too, which Text leaves out.
+    # Also checked in macros, which Text leaves out.
     for m in re.finditer(r"\(\s*\{[^{}]*;", tree.blank(source)):
         found.add((text.line(m.start()), "a statement expression"))
     return sorted(found)

@@ -13,10 +13,11 @@ import sys
 import tree
 
 PUBLIC = r"cordma\.hpp|(runtime|net|gpu)/[^/]+\.hpp|net/transport/sim/[^/]+\.hpp"
-# Engines decide and do nothing else: of the runtime they know types, no task, reactor or socket.
+# Engines only decide: they use types of the runtime, but no task, reactor or socket.
 ENGINE_RUNTIME = r"runtime/(check|clock|errc|result)\.hpp"
 
-# The rooms of each layer or program that has some: which others each may include. No circle is allowed.
+# The rooms of each layer or program that has some, and the rooms that each may include. No cycle is
+# allowed.
 ROOMS = {
     "net": {
         "memory": set(),
@@ -49,7 +50,7 @@ ROOMS = {
 }
 # Folders of net/ that RULES orders.
 LAYERS_OF_NET = ("engine", "protocol", "transport")
-# The room of each public header of net/, and of the source of that name.
+# The room of each public header of net/, and of the source with the same name.
 PUBLIC_OF = {
     "memory": "buffer_pool context device_attributes device_list memory settings",
     "datapath": "address datagram device_event endpoint memory_window operations user_data",
@@ -78,7 +79,8 @@ RULES = [
     ("bench/", PUBLIC + r"|bench/.*"),
     ("tests/", r".*"),
 ]
-# Headers of other projects that only one place may know, and who sets that place beside the bare thing.
+# Headers of other projects that only one place may use, and a second place, which compares cordma
+# with the bare library.
 FOREIGN = [
     (r"(infiniband|rdma)/.*", "net/transport/verbs/", "bench/verbs_"),
     (r"cuda.*|nvml\.h|cufile\.h", "gpu/", "tests/"),
@@ -171,7 +173,7 @@ def check_rooms(root):
         if here in homeless or there in homeless:
             continue
         if there[0] == "net" and here[0] != "net":
-            continue  # RULES says what programs may include of the library
+            continue  # RULES defines the library headers that programs may include
         if there[0] != here[0] or there[1] not in ROOMS[here[0]][here[1]]:
             findings.append(f"{where}: {'/'.join(here)} may not include {'/'.join(there)}")
     return findings

@@ -7,9 +7,9 @@ import sys
 import tree
 
 TOP_LEVEL = {"CMakeLists.txt", "README.md", "runtime", "net", "gpu", "apps", "tests", "bench"}
-SELF = "tests/lint/"  # the checks and their own tests spell out what they look for
+SELF = "tests/lint/"  # the checks and their tests contain the patterns themselves
 
-# (what is wrong, files it is looked for in, pattern)
+# (error, files that are searched, pattern)
 PATTERNS = [
     ("unfinished: do it or drop it", r".*", re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")),
     ("code switched off", r".*\.[ch]pp", re.compile(r"^[ \t]*#[ \t]*if[ \t]+(0|false)\b", re.M)),

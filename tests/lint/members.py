@@ -32,7 +32,7 @@ TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.']*|::|->\*?|<=>|<=|\[\[|\]\]|&&|\S")
 PAIRS = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 KEYS = ("class", "struct", "union")
 NO_MEMBER = {"using", "friend", "typedef", "static_assert", "static", "constexpr", "constinit", "namespace", "extern"}
-# Words in front of parentheses that are no parameters.
+# Words before parentheses that are not parameters.
 NO_PARAMETERS = {"alignas", "decltype", "noexcept", "explicit", "requires", "__attribute__", "__declspec"}
 
 Class = collections.namedtuple("Class", "name file line members public mutators")
@@ -60,7 +60,7 @@ class Reader:
             if word in PAIRS:
                 open_.append(at)
             elif word in PAIRS.values():
-                # ]] may close two [ of their own, as in a[b[i]].
+                # ]] may close two separate [, as in a[b[i]].
                 for _ in range(2 if word == "]]" and open_ and self.words[open_[-1]] == "[" else 1):
                     if open_:
                         closing[open_.pop()] = at
@@ -172,7 +172,7 @@ class Reader:
     def declaration(self, at, end, outer, mine, access):
         """Reads one, for the class whose counts are `mine`; where the next one begins."""
         first = at
-        while at < end:  # what stands in front
+        while at < end:  # the parts in front
             if self.words[at] == "template" and at + 1 < end and self.words[at + 1] == "<":
                 at = self.skip_angles(at + 1)
             elif self.words[at] == "[[":
@@ -199,7 +199,7 @@ class Reader:
                 return self.definition(at, specifiers, head, end, outer, mine, access)
             stop = self.end_of_statement(specifiers, end)
             if re.fullmatch(r"[\w:]+", " ".join(self.words[specifiers + 1:stop]).replace(" :: ", "::")):
-                return stop + 1  # it only says that there is such a class
+                return stop + 1  # only a declaration of the class
         return self.other(first, at, end, outer, mine, access)
 
     def behind_constraint(self, at, end):
@@ -251,7 +251,7 @@ class Reader:
         if mine is not None and not NO_MEMBER & set(self.words[at:key]):
             if stop > behind:
                 self.note_data(at, behind, stop, mine, access)
-            elif not head[0]:  # its members are the class's own
+            elif not head[0]:  # its members belong to the class
                 mine["members"] += inner["members"]
                 mine["public"] += inner["public"] if access == "public" else 0
         return stop + 1
@@ -286,7 +286,8 @@ class Reader:
         return stop + 1
 
     def parameters_of_operator(self, at):
-        at += 3 if self.words[at + 1] == "(" else 1  # the first pair of operator()() is its name
+        # the first pair of operator()() belongs to its name
+        at += 3 if self.words[at + 1] == "(" else 1
         while self.words[at] != "(":
             at += 1
         return at
@@ -304,7 +305,7 @@ class Reader:
             word = self.words[here]
             if word == ";":
                 break
-            if word == ":":  # what a constructor initialises
+            if word == ":":  # initializers of a constructor
                 here = self.behind_initializers(here + 1, end)
                 continue
             if word == "{":
@@ -360,7 +361,8 @@ class Reader:
             here = begin
             while here < behind and self.words[here] not in ("=", "{", ":"):
                 after = self.step(here)
-                # What brackets hold says nothing of the member, save those of a pointer to a function.
+                # The contents of brackets are irrelevant for the member, except those of a pointer
+                # to a function.
                 if self.words[here] == "(" and self.is_pointer_to_function(here):
                     head += self.words[here + 1:after - 1]
                     here = behind
@@ -371,7 +373,7 @@ class Reader:
             if not [w for w in head if re.match(r"[A-Za-z_]", w)]:
                 continue
             if here < behind and self.words[here] == ":" and len(head) == 1 and index == 0:
-                continue  # a bit-field without a name holds nothing
+                continue  # an unnamed bit-field stores nothing
             if index == 0:
                 shared = [w for w in head[:-1] if w not in ("*", "&", "&&")]
                 if declarators > at:

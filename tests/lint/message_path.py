@@ -20,7 +20,7 @@ README = "net/README.md"
 SECTION = "The path of a message"
 FILE = re.compile(r"[\w./-]*\w\.(?:hpp|cpp|md|py|sh|txt|cmake)")
 NAME = re.compile(r"(?:[A-Za-z_]\w*::)*~?[A-Za-z_]\w*(?:\([^()]*\))?")
-# Words of the language, which need not be in the code.
+# Keywords of the language, which need not occur in the code.
 LANGUAGE = {"co_await", "co_return", "co_yield", "false", "true", "nullptr", "noexcept", "inline", "const", "virtual"}
 
 

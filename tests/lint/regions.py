@@ -6,7 +6,7 @@ import sys
 
 import tree
 
-# The call that opens, and those of which one has to close.
+# The opening call, and the calls of which one has to close.
 REGIONS = [("ibv_wr_start", ("ibv_wr_complete", "ibv_wr_abort")),
            ("ibv_start_poll", ("ibv_end_poll",))]
 COROUTINE = re.compile(r"\bco_(?:await|yield|return)\b")

@@ -156,8 +156,8 @@ class Rooms(unittest.TestCase):
 
 
 class CoroutineForms(unittest.TestCase):
-    # Which types are aggregates with destructors is beyond a text: what holds this one is the
-    # static_assert on options types.
+    # A text check cannot detect aggregates with destructors: the static_assert on options types
+    # covers this form.
     UNSEEN = {"aggregate_of_string_designated"}
 
     def test_every_form_that_gcc_12_breaks_is_found(self):
@@ -278,7 +278,7 @@ class Members(unittest.TestCase):
         for body, heading, wanted in self.PUBLIC:
             self.assertEqual(self.counted(body, heading)[1], wanted, body)
 
-    FUNCTIONS = [  # (body, those that change it)
+    FUNCTIONS = [  # (body, number of functions that change it)
         ("void f(); int g() const; static void h(); int i() const noexcept { return 1; }", 1),
         ("c(); explicit c(int) noexcept : a(1) {} ~c(); c& operator=(const c&); c(const c&) = delete;", 0),
         ("c& operator=(c&&) = default; bool operator==(const c&) const = default;", 0),

@@ -39,7 +39,7 @@ def functions(text):
         elif match[0] == "}" and stack:
             kind, opened, heading = stack.pop()
             if re.match(r"\s*[,{)]", s[at + 1:]) and heading_start < opened:
-                continue  # a member initializer or a default argument: the heading goes on
+                continue  # a member initializer or a default argument: the heading continues
             heading_start = at + 1
             if kind == "function":
                 first = tree.line_of(s, opened)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# suites.sh SOURCES: .ci/run and tests/all.sh with stubs in place of their parts. Checks order, tables, exit codes, the
-# skipped newcomer test, and that results of another commit do not pass.
+# suites.sh SOURCES: .ci/run and tests/all.sh with stubs for their parts. Checks order, tables, exit
+# codes, the skipped newcomer test, and that results of another commit do not count.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -4,7 +4,7 @@ import re
 import subprocess
 
 CODE = (".hpp", ".cpp")
-# Forms that break the rules on purpose, as a test of compilers.
+# Forms that violate the rules on purpose, to test compilers.
 FORMS = "tests/compiler/forms/"
 
 

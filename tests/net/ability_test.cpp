@@ -1,5 +1,5 @@
-// What a transport can do decides what is done over it, not which one it is: asked of a toy transport
-// that claims one ability less.
+// The abilities of a transport decide on the operations over it, not its kind: tested with a toy
+// transport that claims one ability less.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 #include <support/toy_transport.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 using ability = bool transport::capabilities::*;
 
-// Two hosts of the toy transport, which lacks `lacking` where that is not null.
+// Two hosts of the toy transport, without the ability `lacking` if that is not null.
 struct toys {
   explicit toys(ability lacking) {
     transport::capabilities can = toy_abilities();
@@ -52,7 +52,8 @@ void play(ability lacking, Story story) {
   run(t.loop, story(&t));
 }
 
-// How many requests a peer's set() of a SyncEvent takes whose counter is not what that peer thinks.
+// Number of requests for a peer's set() of a SyncEvent with a counter that differs from the peer's
+// expectation.
 task<std::uint64_t> requests_of_a_set(toys* t) {
   SyncEvent event(*t->server_context, {.publisher = sync_location::remote,
                                        .subscriber = sync_location::cpu,
@@ -95,7 +96,7 @@ TEST_CASE("one-sided access costs the target nothing where it is a copy, or need
 TEST_CASE("a word that may be observed half is set by compare and swap, another one by a write") {
   for (const bool whole : {true, false}) {
     toys t(whole ? nullptr : &transport::capabilities::whole_words);
-    // The swap finds another value than it expects, and tries again.
+    // The swap finds another value than expected, and tries again.
     CHECK(run(t.loop, requests_of_a_set(&t)) == (whole ? 1 : 2));
   }
 }

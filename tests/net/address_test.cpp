@@ -1,4 +1,4 @@
-// Who is reached by what address: the same over shm as over tcp, which asks the kernel.
+// The endpoint that an address reaches: the same over shm as over tcp, which uses the kernel.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -27,7 +27,7 @@ bool has_ipv6() {
   return bound;
 }
 
-// No name of a host has a part of more than 63 letters, so nobody needs to be asked.
+// No part of a host name has more than 63 letters, so no lookup is needed.
 const std::string unknown(64, 'x');
 
 struct encounter {
@@ -51,7 +51,7 @@ constexpr encounter by_ipv6[] = {
     {"[::]", "[::1]", true},  {"[::1]", "[0:0:0:0:0:0:0:1]", true},
 };
 
-// One message each way; the addresses are such that a program can connect to them.
+// Sends one message in each direction; the addresses are such that a program can connect to them.
 task<> exchange_words(Context& context, wire& w) {
   MemoryRegion out = context.allocate(8).value();
   MemoryRegion in = context.allocate(8).value();
@@ -76,7 +76,7 @@ task<> meet_by(Context* context, Worker* on, const encounter* e) {
   }
 }
 
-// `use(context, worker)`, with a Context of each transport alone.
+// Calls `use(context, worker)` with a Context of each transport alone.
 template <class Use>
 void over_each(Use use) {
   for (const transport::kind over : {transport::kind::shm, transport::kind::tcp}) {

@@ -1,4 +1,5 @@
-// Blobs of memory: they say on the other side what they were made from, and nothing damaged is accepted.
+// Blobs of memory: an import has the properties of the exported memory, and damaged blobs are
+// refused.
 #include <doctest/doctest.h>
 #include <support/paper_domain.hpp>
 #include <support/stage.hpp>
@@ -43,7 +44,7 @@ std::vector<std::byte> with_keys(std::initializer_list<kind> of) {
   return encoded(b);
 }
 
-// With the checksum that its content needs.
+// The blob with a correct checksum.
 std::vector<std::byte> sealed(std::vector<std::byte> bytes) {
   const auto crc = std::span(bytes).subspan(blob::crc_at, 4);
   std::ranges::fill(crc, std::byte{0});
@@ -97,7 +98,7 @@ TEST_CASE("C3: a blob of version 2 lies in memory as its header says") {
       0,    0x50, 0x34, 0x12, 0,   0x7F, 0,   0,          // address
       0x40, 0xE2, 1,    0,    0,   0,    0,   0,          // length of the memory
       7,    1,    3,    2,                                // rights, kind of memory, device
-      0,    0,    0,    0,                                // checksum, compared apart
+      0,    0,    0,    0,                                // checksum, compared separately
       3,                                                  // keys
       0,    1,    0,    0,    0,   0,    0,   0,   0x80,  // shm
       3,    7,    0,    0,    0,   0,    0,   0,   0,     // verbs
@@ -113,7 +114,7 @@ TEST_CASE("C3: a blob of version 2 lies in memory as its header says") {
 }
 
 TEST_CASE("C3: every three transports have their keys side by side, in the order they were added") {
-  constexpr unsigned kinds = transport::kind_count + 2;  // two that are unknown
+  constexpr unsigned kinds = transport::kind_count + 2;  // two of them are unknown
   for (unsigned order = 0; order < kinds * kinds * kinds; ++order) {
     const std::array<kind, 3> of{kind(order % kinds), kind(order / kinds % kinds),
                                  kind(order / kinds / kinds)};
@@ -243,7 +244,7 @@ TEST_CASE("C3: memory with keys of unknown transports only is not_supported wher
       CHECK(says(why, "(9, 255)"));
       CHECK(says(why, "none for tcp"));
     }
-    // It is another mistake to come over a transport that the owner did not export it for.
+    // It is another error to use a transport for which the owner did not export the memory.
     const RemoteMemory elsewhere = RemoteMemory::import(with_keys({kind::shm, ninth})).value();
     const result<void> refused =
         co_await w.client.write(elsewhere.slice(0, 8).value(), local).result();

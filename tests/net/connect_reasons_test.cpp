@@ -1,4 +1,4 @@
-// What the error of a connect says where several transports were tried.
+// The error of a connect that tried several transports.
 #include <cordma/cordma.hpp>
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ TEST_CASE(
   at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t bytes = sizeof at;
   REQUIRE(::bind(silent.get(), reinterpret_cast<const sockaddr*>(&at), bytes) == 0);
-  REQUIRE(::listen(silent.get(), 4) == 0);  // and it accepts nobody
+  REQUIRE(::listen(silent.get(), 4) == 0);  // never accepts a connection
   REQUIRE(::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0);
   const std::string address = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
   for (const bool both : {true, false}) {

@@ -21,7 +21,7 @@ using namespace cordma::test;
 
 namespace {
 
-// Sets a variable of the environment while it lives.
+// Sets an environment variable during its lifetime.
 class environment {
  public:
   environment(const char* name, const char* value) : name_(name) {
@@ -116,7 +116,7 @@ TEST_CASE("B1: CORDMA_TRANSPORT chooses, and what it cannot mean is said") {
     CHECK(code_of_context({}, why) == errc::not_supported);
   }
   {
-    // Code is stronger than the environment; a value that means nothing is an error all the same.
+    // Code overrides the environment; an invalid value is an error all the same.
     context_options o;
     o.transports = {transport::kind::tcp};
     {
@@ -238,7 +238,7 @@ TEST_CASE(
     CHECK(why.find("shm.directory = /nonexistent/x (environment CORDMA_SHM_DIRECTORY)") !=
           std::string::npos);
     const environment without("CORDMA_TRANSPORT", "tcp");
-    CHECK(code_of_context({}, why) == errc::ok);  // nobody asks for shm
+    CHECK(code_of_context({}, why) == errc::ok);  // shm is not requested
   }
   context_options o;
   o.shm.directory = "/dev/null";
@@ -246,7 +246,7 @@ TEST_CASE(
     const environment e("CORDMA_TRANSPORT", wanted);
     CHECK(code_of_context(o, why) == errc::invalid_value);
     CHECK(why.find("shm.directory = /dev/null (code)") != std::string::npos);
-    CHECK(why.find("CORDMA_SHM_DIRECTORY") != std::string::npos);  // what to do about it
+    CHECK(why.find("CORDMA_SHM_DIRECTORY") != std::string::npos);  // the remedy
   }
 }
 
@@ -274,7 +274,7 @@ TEST_CASE("B1: a transport that this user may not use is left out, and a warning
     const Context context(o);
     CHECK(context.find(transport::kind::shm) == nullptr);
     CHECK(context.find(transport::kind::tcp) != nullptr);
-    // Others may be of the environment that the test runs in.
+    // Others may come from the environment of the test.
     const std::vector<std::string>& all = context.configuration_warnings();
     REQUIRE_FALSE(all.empty());
     const std::string& said = all.back();
@@ -301,7 +301,7 @@ TEST_CASE(
   of_whole.run([](Worker* on) -> task<> {
     Listener listener = on->listen("127.0.0.1:0").value();
     wire w = co_await connect(*on, listener, "127.0.0.1:" + std::to_string(listener.bound().port));
-    // A device that is not here is nobody's loss.
+    // A missing device is no reason for a warning.
     CHECK(w.client.transport_reason().find("left out") == std::string::npos);
   }(&of_whole));
   Worker worker(*context);

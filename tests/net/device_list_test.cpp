@@ -1,4 +1,4 @@
-// The list of RDMA devices, from trees as the kernel shows them below /sys.
+// The list of RDMA devices, from directory trees like the kernel's below /sys.
 #include <cordma/net/device_list.hpp>
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A /sys of its own, for as long as it lives.
+// A separate /sys during its lifetime.
 class sys_tree {
  public:
   sys_tree() {
@@ -25,7 +25,7 @@ class sys_tree {
   ~sys_tree() { fs::remove_all(root_); }
 
   [[nodiscard]] const fs::path& root() const { return root_; }
-  // At this PCI address; none: a virtual one.
+  // Adds a device at this PCI address; none: a virtual one.
   void add_device(const std::string& name, const std::string& bdf) {
     const std::string folder = bdf.empty() ? "virtual" : "pci0000:00/" + bdf;
     const fs::path real = fs::path("devices") / folder / "infiniband" / name;
@@ -60,7 +60,7 @@ class sys_tree {
   fs::path root_;
 };
 
-// An adapter with two ports of which the second is up, and Soft-RoCE on another interface.
+// An adapter with two ports, the second of which is up, and Soft-RoCE on another interface.
 void furnish(sys_tree& sys) {
   sys.add_device("rxe0", "");
   sys.add_port("rxe0", 1, "4: ACTIVE");
@@ -95,7 +95,7 @@ TEST_CASE("B1: a snapshot has every port with its address, state and GIDs, in or
   CHECK(up.gids[0].netdev == "ens1f1");
   CHECK(soft.device == "rxe0");
   CHECK(soft.bdf.empty());
-  REQUIRE(soft.gids.size() == 2);  // an empty place is none
+  REQUIRE(soft.gids.size() == 2);  // an empty entry is left out
   CHECK(soft.gids[1].type == "RoCE v2");
   CHECK(soft.gids[1].value == parse_gid("192.0.2.1").value());
 }

@@ -1,4 +1,5 @@
-// Carrying descriptors by files and sockets: whole or not at all, and never more than the limit.
+// Carrying descriptors by files and sockets: completely or not at all, and never more than the
+// limit.
 #include <cordma/net/exchange.hpp>
 
 #include <doctest/doctest.h>

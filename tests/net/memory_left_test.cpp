@@ -96,7 +96,7 @@ TEST_CASE("swap counts as far as the cgroup may swap") {
   CHECK(m.left() == 170 * mib);
   m.write("/sys/fs/cgroup/job/memory.swap.max", "max");
   CHECK(m.left() == 250 * mib);
-  // A group above it that has no other limit.
+  // A parent group that has no other limit.
   m.write("/sys/fs/cgroup/memory.max", "max");
   m.write("/sys/fs/cgroup/memory.swap.max", "0");
   CHECK(m.left() == 150 * mib);
@@ -126,7 +126,7 @@ TEST_CASE("a container without a cgroup namespace sees its own part of the hiera
   m.limit("/inner", 100 * mib, 40 * mib);
   m.limit("", 90 * mib, 50 * mib);
   CHECK(m.left() == 40 * mib);
-  // Another group whose name begins alike is not the part.
+  // Another group with the same prefix in its name is not the parent.
   const machine other;
   other.version_2("/docker/abc/inner", "/docker/ab");
   other.limit("/docker/abc/inner", 100 * mib, 40 * mib);

@@ -1,4 +1,5 @@
-// Slices and remote slices: nothing leaves its range; registration says why it fails. Blobs: blob_test.
+// Slices and remote slices never leave their range; registration errors state their reason. Blobs:
+// blob_test.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 

@@ -1,4 +1,4 @@
-// BufferPool: fixed, fast, and every buffer comes back once.
+// BufferPool: fixed size, fast, and every buffer is returned once.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
@@ -56,7 +56,7 @@ TEST_CASE("C10: a buffer cannot go back twice: it has one owner, and who gave it
   first.reset();  // NOLINT(bugprone-use-after-move)
   first.reset();
   CHECK(pool.available() == 0);
-  owner = std::move(second);  // what it held goes back
+  owner = std::move(second);  // the buffer that it held is returned
   CHECK(pool.available() == 1);
   owner.reset();
   owner.reset();
@@ -144,7 +144,6 @@ TEST_CASE("C10: a pool of nothing is refused") {
 
 namespace {
 
-// Loops on the threads they are made on.
 task<> take_in_turn(BufferPool* pool, int number, std::vector<int>* order) {
   const Buffer mine = co_await pool->get();
   order->push_back(number);
@@ -173,8 +172,8 @@ TEST_CASE(
     for (int i = 0; i < 10; ++i) co_await yield();
     CHECK(order.empty());
     taken.pop_back();
-    CHECK(pool.take().code() == errc::no_memory);  // it is the first waiter's
-    // Each who got the buffer gives it back at its end, and so to the next.
+    CHECK(pool.take().code() == errc::no_memory);  // it belongs to the first waiter
+    // Each waiter that got the buffer returns it at its end, and so to the next.
     for (int i = 0; i < 100; ++i) co_await yield();
     CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5});
     CHECK(pool.available() == 1);

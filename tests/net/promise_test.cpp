@@ -1,4 +1,5 @@
-// Each promise of net/README.md that is broken on purpose is noticed, and says by which values.
+// Every guarantee of net/README.md that is broken on purpose is detected, and the message contains
+// the values.
 #include <doctest/doctest.h>
 
 #include <cordma/net/context.hpp>

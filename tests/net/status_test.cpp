@@ -1,4 +1,4 @@
-// Completion statuses: each has one code, and the list is whole.
+// Completion statuses: each has one code, and the list is complete.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/types.hpp>
@@ -9,7 +9,8 @@ using transport::wc_status;
 
 namespace {
 
-// As remedies go, written down once more: a status that is added does not compile until it is here.
+// The codes, grouped by remedy, written down once more: a new status does not compile until it is
+// here.
 errc expected(wc_status s) {
   switch (s) {
     case wc_status::success: return errc::ok;

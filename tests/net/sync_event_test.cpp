@@ -1,4 +1,4 @@
-// SyncEvent in one process: how it is made and started, what it counts, who waits and who is woken.
+// SyncEvent in one process: creation and start, its counters, and waits and wake-ups.
 #include <doctest/doctest.h>
 #include <support/paper_domain.hpp>
 #include <support/stage.hpp>
@@ -33,7 +33,7 @@ constexpr sync_event_options between(sync_location publisher, sync_location subs
 }
 constexpr sync_event_options here = between(sync_location::cpu, sync_location::cpu);
 
-// One SyncEvent, awaited on a Worker of its own. Virtual time, so that time-outs take none.
+// One SyncEvent, awaited on a separate Worker. Time is virtual, so that timeouts take none.
 struct rig {
   explicit rig(const sync_event_options& o = here) : event(h.context, o) {
     event.start(h.worker).value();
@@ -187,7 +187,7 @@ TEST_CASE("E3: what blocks is refused where calls are awaited, and the other way
     for (const errc code : {set.code(), added.code(), got.code(), waited.code()}) {
       CHECK(code == errc::bad_state);
     }
-    // And nothing blocks a thread that is running a reactor.
+    // Also, no blocking call is allowed on a thread that runs a reactor.
     CHECK(b->blocking_set(1).code() == errc::bad_state);
     CHECK(b->blocking_get().why().message().find("reactor") != std::string::npos);
     CHECK(b->blocking_wait(greater(0), sync_wait::yield).code() == errc::bad_state);
@@ -367,7 +367,7 @@ TEST_CASE(
 
 namespace {
 
-// Of this thread so far: how long it ran, how long it wanted to and others did, how often it slept.
+// Times of this thread so far: running, waiting to run, and the number of sleeps.
 struct processor_time {
   duration used{};
   duration denied{};
@@ -380,7 +380,7 @@ processor_time processor_time_now() {
   rusage counted{};
   REQUIRE(::getrusage(RUSAGE_THREAD, &counted) == 0);
   std::int64_t used = 0;
-  std::int64_t denied = 0;  // where the kernel does not tell
+  std::int64_t denied = 0;  // 0 if the kernel does not report it
   std::ifstream("/proc/thread-self/schedstat") >> used >> denied;
   return {.used = std::chrono::seconds(ran.tv_sec) + std::chrono::nanoseconds(ran.tv_nsec),
           .denied = std::chrono::nanoseconds(denied),
@@ -450,7 +450,7 @@ TEST_CASE("E8: a thousand waiters resume in the order of their thresholds, equal
     std::vector<std::uint64_t> order;
     task_context& me = co_await this_task();
     scope waiting(me);
-    // 7 has no factor in common with 1000: every threshold once, well mixed.
+    // 7 and 1000 have no common factor: every threshold occurs once, well mixed.
     for (std::uint64_t i = 0; i < waiters; ++i) {
       waiting.spawn(note(&on.event, greater(i * 7 % waiters), &order));
     }
@@ -598,7 +598,7 @@ TEST_CASE("E9: a blob that is cut, changed anywhere, or of something else is ref
 
 namespace {
 
-// The blob of a SyncEvent, with its checksum and that of the memory in it made right.
+// The blob of a SyncEvent, with correct checksums of itself and of the memory in it.
 std::vector<std::byte> sealed(std::vector<std::byte> blob) {
   const auto seal = [](std::span<std::byte> of, std::size_t crc_at) {
     std::ranges::fill(of.subspan(crc_at, 4), std::byte{0});

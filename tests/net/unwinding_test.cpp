@@ -1,5 +1,5 @@
-// G3: the n-th thing that a device is asked for cannot be had, for every n. Whatever was made before is
-// given back, the first error is the one reported, and the next session goes well.
+// G3: the n-th resource request to a device fails, for every n. Earlier resources are released, the
+// first error is reported, and the next session succeeds.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -56,7 +56,7 @@ TEST_CASE("G3: the n-th registration, listening, connecting or accepting fails, 
       }
       const bool came = s.net().faults().failed_allocations != 0;
       CHECK((code != errc::ok) == came);
-      // The other side of a connection that could not be accepted learns that it was rejected.
+      // The other side of a connection that could not be accepted receives a rejection.
       if (came) CHECK((code == errc::no_memory || code == errc::rejected));
       if (came) ++failures;
       s.net().fail_allocation(host, 0);

@@ -1,4 +1,4 @@
-// A transport that cannot wake a sleeper: where a Worker takes it, and where it is refused.
+// A transport that cannot wake a sleeper: the Workers that accept it, and those that refuse it.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -12,7 +12,7 @@ using namespace cordma::test;
 
 namespace {
 
-// A completion queue without events, as some devices and providers have it.
+// A completion queue without events, as on some devices and providers.
 class deaf_adapter final : public transport::adapter {
  public:
   std::size_t poll(std::span<transport::completion>, bool&) noexcept override { return 0; }
@@ -62,7 +62,7 @@ context_options with_deaf_domain() {
   return o;
 }
 
-// What making a Worker ends with.
+// Result of creating a Worker.
 failure refusal(Context& context, wait_mode mode) {
   try {
     const Worker w(context, {.mode = mode});

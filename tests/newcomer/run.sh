@@ -61,7 +61,8 @@ trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT TERM
 table=()
 
-# timed NAME COMMAND...: runs it with its output in a log, adds a line to the table, and shows the end of the log on failure.
+# timed NAME COMMAND...: runs it with its output in a log, adds a line to the table, and prints the
+# end of the log on failure.
 timed() {
   local name=$1 log=$logs/${1//[ \/]/-}.log code=0 started=$SECONDS
   shift
@@ -92,7 +93,8 @@ commands() {  # commands HEADING
     inside && /^    [a-z]/ { sub(/^ +/, ""); sub(/ +# .*/, ""); print }' "$root/README.md"
 }
 
-# make_machine NAME: a fresh machine in $machine with a clone of the project in $checkout. A blank is part of its path.
+# make_machine NAME: a fresh machine in $machine with a clone of the project in $checkout. The path
+# contains a blank.
 make_machine() {
   machine=$work/$1 checkout="/srv/newcomer/my projects/cordma"
   mkdir -p "$machine" "$work/archives/partial"
@@ -116,7 +118,7 @@ inside() {
     [ -z "${!name+set}" ] || environment+=("$name=${!name}")
   done
   [ "$user" = root ] && environment+=(HOME=/root USER=root) || environment+=("HOME=/srv/$user" "USER=$user")
-  # Its mounts and its processes end with it.
+  # The mounts and processes of the machine end with the command.
   unshare --mount --pid --fork --kill-child bash -euc '
     mount --make-rprivate /
     machine=$1 archives=$2 user=$3; shift 3
@@ -136,7 +138,7 @@ run_demo() {  # run_demo USER COMMAND
   grep -q '^building: step ' "$work/demo" || { echo "it printed no progress of the build"; return 1; }
 }
 
-# The programs of the README, built as a user's own project, and run over two transports.
+# The programs of the README, built as a user's project, and run over two transports.
 readme_programs() {
   local own=$machine/srv/newcomer/own file
   mkdir -p "$own"

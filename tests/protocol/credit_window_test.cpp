@@ -1,4 +1,4 @@
-// Credits: no message without a receive, no waiting for ever, counts that wrap.
+// Credits: no message without a receive, no wait without end, counts that wrap.
 #include <doctest/doctest.h>
 
 #include <cordma/net/protocol/credit_window.hpp>
@@ -10,7 +10,7 @@ using namespace cordma::protocol;
 
 namespace {
 
-// A frame on its way: a message, or only what every frame says.
+// A frame in flight: a message, or only the fields of every frame.
 struct frame {
   bool message;
   std::uint16_t given;
@@ -21,7 +21,7 @@ struct side {
   send_credits out;
   receive_window in;
   std::deque<frame> arriving;  // in order
-  int held = 0;                // messages received whose receive was not given back
+  int held = 0;                // messages received without a returned receive
   int sent = 0;
   int received = 0;
 };
@@ -34,7 +34,7 @@ void send(side& from, side& to, bool message) {
   to.arriving.push_back({message, from.in.say()});
 }
 
-// One step of what may happen next, by chance; false where it cannot.
+// One random step; false if that step is not possible.
 bool step(std::mt19937_64& chance, side& me, side& peer, int wanted, int window) {
   switch (chance() % 4) {
     case 0:
@@ -75,7 +75,7 @@ void play(std::uint64_t seed, int window, int wanted_a, int wanted_b) {
     const bool went = chance() % 10 < tilt ? step(chance, a, b, wanted_a, window)
                                            : step(chance, b, a, wanted_b, window);
     idle = went ? 0 : idle + 1;
-    REQUIRE(idle < 10'000);  // nothing that could happen happens: nobody can go on
+    REQUIRE(idle < 10'000);  // otherwise neither side can make progress
   }
 }
 
@@ -86,7 +86,7 @@ TEST_CASE(
     "receive [1000 seeds]") {
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     const auto window = static_cast<int>(1 + seed % 7);
-    play(seed, window, 300, seed % 3 == 0 ? 0 : 300);  // one way, too
+    play(seed, window, 300, seed % 3 == 0 ? 0 : 300);  // in one direction, too
   }
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("N2: a peer that has used all it knows of is told of a single one that
   receive_window window(8);
   for (int i = 0; i < 7; ++i) REQUIRE(window.take());
   window.give_back();
-  CHECK_FALSE(window.has_to_say());  // it knows of one more
+  CHECK_FALSE(window.has_to_say());  // the peer knows of one more
   REQUIRE(window.take());
   CHECK(window.has_to_say());
   CHECK(window.say() == 9);

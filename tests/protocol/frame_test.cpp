@@ -1,4 +1,4 @@
-// Frames: every byte where it is said to be, and what is no frame refused by name.
+// Frames: every byte at its specified position, and invalid frames refused with the reason.
 #include <doctest/doctest.h>
 
 #include <cordma/net/protocol/frame.hpp>
@@ -149,7 +149,7 @@ TEST_CASE("an offer that does not add up, or is of no memory, is refused") {
     CHECK(names(decode_offer(in).why(), (std::to_string(keys) + " keys").c_str()));
   }
   CHECK(names(complaint({.total = 0}), "of nothing"));
-  // One that cannot be read has none.
+  // An offer that cannot be read has no parts.
   const result<offer> sent = decode_offer(encoded(offer{.total = 7, .number = 2}));
   REQUIRE(sent.ok());
   CHECK(sent->total == 7);

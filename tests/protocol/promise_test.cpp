@@ -1,4 +1,5 @@
-// Each promise of the protocols that is broken on purpose is noticed, and says by which values.
+// Every guarantee of the protocols that is broken on purpose is detected, and the message contains
+// the values.
 #include <doctest/doctest.h>
 
 #include <cordma/net/protocol/credit_window.hpp>

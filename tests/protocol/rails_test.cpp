@@ -1,4 +1,4 @@
-// One message over several rails: what holds for any size and any rails, and a few that can be reckoned.
+// One message over several rails: properties for any size and any rails, and a few exact results.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -26,7 +26,7 @@ bool same(const std::vector<rail_part>& a, const std::vector<rail_part>& b) {
   });
 }
 
-// Where two parts could be larger by each other's loss, no rail has more than its share by a rounding.
+// When parts trade bytes with each other, rounding is the only deviation of a rail from its share.
 void check_shares(std::uint64_t size, const std::vector<rail_state>& rails,
                   const std::vector<rail_part>& parts) {
   long double total = 0;
@@ -97,7 +97,7 @@ TEST_CASE("parts are in proportion to the rates; what is short goes over the fas
   const std::vector<rail_part> fast = parts_of(64 * kib, uneven);
   REQUIRE(fast.size() == 1);
   CHECK(fast[0].rail == 1);
-  // A slow one that would get next to nothing is left out.
+  // A slow rail that would get a negligible part is left out.
   CHECK(parts_of(256 * kib, uneven).size() == 1);
 }
 

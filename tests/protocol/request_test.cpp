@@ -1,4 +1,4 @@
-// Requests: every byte where it is said to be, and what is none refused by name.
+// Requests: every byte at its specified position, and invalid requests refused with the reason.
 #include <doctest/doctest.h>
 
 #include <cordma/net/protocol/request.hpp>
@@ -26,7 +26,7 @@ std::vector<std::byte> encoded(const request_header& h) {
   return out;
 }
 
-// What is said of it, with one byte changed, or so many left out at its end.
+// The error for the header with one byte changed, or with `less` bytes missing at its end.
 failure complaint(const request_header& h, std::size_t at, int value) {
   std::vector<std::byte> changed = encoded(h);
   changed[at] = static_cast<std::byte>(value);

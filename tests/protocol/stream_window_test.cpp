@@ -12,10 +12,10 @@ using namespace cordma::test;
 namespace {
 
 struct word {
-  std::uint64_t bytes = 0;  // 0: of the window
+  std::uint64_t bytes = 0;  // 0: a window update
   std::uint64_t consumed = 0;
   std::uint64_t given = 0;
-  bool other = false;  // on what is mapped, or the end
+  bool other = false;  // for mapped memory, or the end
 };
 
 struct side {
@@ -25,7 +25,7 @@ struct side {
   stream_reader reader;
   std::deque<word> wire;  // to the other side, in order
   std::uint64_t to_send = 0;
-  std::uint64_t to_say = 0;  // other words
+  std::uint64_t to_say = 0;  // other messages
 };
 
 void tell(side& s) {
@@ -35,7 +35,7 @@ void tell(side& s) {
   s.reader.told();
 }
 
-// One step of chance; false: it found nothing to do.
+// One random step; false: it found nothing to do.
 bool step(side& me, side& other, dice& d) {
   const std::uint64_t room = std::min(me.sender.room(), me.to_send);
   switch (d.below(4)) {

@@ -1,4 +1,4 @@
-// Tag matching, beside a matcher that looks at everything in order.
+// Tag matching, compared with a matcher that checks everything in order.
 #include <doctest/doctest.h>
 
 #include <cordma/net/protocol/tag_matcher.hpp>
@@ -14,7 +14,7 @@ using namespace cordma::protocol;
 
 namespace {
 
-constexpr std::array<char, 3> peers{};  // their addresses are who they are
+constexpr std::array<char, 3> peers{};  // their addresses identify them
 const void* peer(std::size_t number) { return &peers[number]; }
 
 struct numbered_receive : cordma::list_node {
@@ -33,7 +33,7 @@ struct numbered_message : tag_message {
 int number_of(const numbered_receive& r) { return r.number; }
 int number_of(const tag_message& m) { return static_cast<const numbered_message&>(m).number; }
 
-// What the matcher has to agree with.
+// Reference implementation that the matcher must agree with.
 struct reference {
   struct receive {
     tag_pattern pattern;
@@ -73,7 +73,7 @@ struct reference {
   std::vector<message> messages;
 };
 
-// Both, fed the same.
+// Both matchers, with the same input.
 class pair_of_matchers {
  public:
   void post(const tag_pattern& p) {
@@ -139,7 +139,7 @@ class pair_of_matchers {
   }
   matcher_of_numbered tested_;
   reference reference_;
-  std::deque<numbered_receive> receives_;  // gone before what they wait in
+  std::deque<numbered_receive> receives_;  // destroyed before the queues in which they wait
   std::deque<numbered_message> messages_;
   int next_ = 0;
 };

@@ -1,4 +1,4 @@
-// Once warm, nothing of the runtime reaches the heap: not a coroutine, an operation, a timer, a wait.
+// Once warm, the runtime does not use the heap: no coroutine, operation, timer or wait.
 #include <cordma/runtime/asio.hpp>
 #include <cordma/runtime/channel.hpp>
 #include <cordma/runtime/event.hpp>
@@ -88,8 +88,8 @@ task<void> rounds(tools* t, int n) {
 }
 }  // namespace
 
-// What is canceled ends in an exception, and an exception takes memory: when_any and expired timeouts
-// are not in here.
+// A canceled operation throws an exception, and an exception allocates memory: when_any and expired
+// timeouts are not tested here.
 TEST_CASE("no allocation per operation once warm: waits, timers, scopes, deadlines that hold") {
   if (!counted()) return;
   virtual_loop v;

@@ -214,7 +214,7 @@ TEST_CASE("the handler runs on its own executor's thread, and is canceled from t
   CHECK(where == std::this_thread::get_id());
   CHECK(n == 6);
   CHECK(canceled);
-  rdma.ask([] {});  // it has left asio::dispatch, so that `app` may go
+  rdma.ask([] {});  // it has left asio::dispatch, so that `app` may be destroyed
 }
 
 TEST_CASE("canceling from another thread races with completion a thousand times, safely") {

@@ -142,7 +142,7 @@ TEST_CASE("a bad value names key, value, place and what is allowed") {
   const temporary_file file(R"({"depth": 10, "shm": {"ring_size": 100}})");
   CHECK(complaint(s.c.read_file(file.path)) ==
         file.path + ": shm.ring_size: \"100\" is out of range: allowed is at least 4k");
-  CHECK(s.c.get(s.depth) == 64);  // nothing of the file counts
+  CHECK(s.c.get(s.depth) == 64);  // no value of the file is used
   CHECK(s.c.get(s.wait) == std::chrono::seconds(5));
 }
 

@@ -1,4 +1,5 @@
-// Reports of a reactor: suspended coroutines with their callers, timers, descriptors; bounded, and whole or refused.
+// Reports of a reactor: suspended coroutines with their callers, timers, descriptors. A report is
+// bounded, and complete or refused.
 #include "virtual_loop.hpp"
 
 #include <cordma/runtime/dump_writer.hpp>
@@ -118,7 +119,7 @@ TEST_CASE("a task of when_all is followed to the task that waits for all of them
   v.settle();
   const std::string text = report_of(v.loop);
   CHECK_MESSAGE(has(text, "tasks: 3\n"), text);
-  // Both chains end at the caller; it has no chain of its own, since it waits for them.
+  // Both chains end at the caller; it has no separate chain, since it waits for them.
   std::size_t chains = 0;
   for (std::size_t at = 0; (at = text.find("waits: ", at)) != std::string::npos; ++at) ++chains;
   CHECK(chains == 2);
@@ -185,7 +186,8 @@ TEST_CASE("a list that was just being changed is reported, and not walked") {
   driven first(v.loop, inner(&never_set));
   driven second(v.loop, middle(&never_set));
   v.settle();
-  // As a signal finds it between the two stores of an insertion: the second node does not point back yet.
+  // The state that a signal finds between the two stores of an insertion: the second node does not
+  // point back yet.
   running_task* last = nullptr;
   CHECK(v.loop.tasks().look_through([&last](running_task& t) { last = &t; }));
   void* const node = static_cast<list_node*>(last);

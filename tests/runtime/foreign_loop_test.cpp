@@ -1,4 +1,4 @@
-// The reactor's descriptor in other people's loops: epoll, Asio, io_uring.
+// The reactor's descriptor in foreign loops: epoll, Asio, io_uring.
 #include <support/applies.hpp>
 #include <support/has_io_uring.hpp>
 
@@ -25,7 +25,8 @@ using namespace cordma::test;
 
 namespace {
 
-// A hundred naps, and as many wake-ups posted by another thread, each after the one before was seen.
+// A hundred naps, and as many wake-ups posted by another thread, each after the previous one was
+// seen.
 struct workload {
   explicit workload(reactor& r) : loop(r) {}
   reactor& loop;
@@ -56,7 +57,7 @@ struct workload {
     s.spawn(hear(w));
     co_await s.join();
   }
-  // The other thread.
+  // Runs on the other thread.
   void tell() {
     for (int i = 0; i < count; ++i) {
       while (wanted.load() <= i) wanted.wait(i);
@@ -65,7 +66,7 @@ struct workload {
   }
 };
 
-// `wait(fd)` blocks until the descriptor is readable; gives the number of waits.
+// `wait(fd)` blocks until the descriptor is readable. Returns the number of waits.
 template <class Wait>
 int drive_by_hand(Wait wait) {
   reactor r({.mode = wait_mode::event});
@@ -109,7 +110,7 @@ TEST_CASE("an io_uring loop drives the reactor with one multishot poll" *
   REQUIRE(::io_uring_queue_init(8, &ring, 0) == 0);
   bool polling = false;
   const int waits = drive_by_hand([&ring, &polling](int fd) {
-    // A multishot poll tells of changes only. What was taken out since then says nothing.
+    // A multishot poll reports changes only. Events consumed since then are stale.
     for (;;) {
       if (!polling) {
         io_uring_sqe* sqe = ::io_uring_get_sqe(&ring);

@@ -25,14 +25,14 @@ using namespace cordma::test;
 
 namespace {
 
-// A completion queue as the reactor sees one: a count that another thread raises, and a descriptor
-// that becomes readable once, for the first completion after arming.
+// A completion queue as the reactor sees one: a count that another thread increases, and a
+// descriptor that becomes readable once, for the first completion after arming.
 class fake_queue final : public poller {
  public:
   fake_queue() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
   ~fake_queue() override { ::close(fd_); }
 
-  // Any thread.
+  // May be called on any thread.
   void complete() {
     completions_.fetch_add(1);
     if (armed_.exchange(false)) {
@@ -78,8 +78,8 @@ task<void> consume(event* e, int rounds) {
   }
 }
 
-// Keeps the calling thread on the n-th processor it may use, where there is one, for its lifetime:
-// two threads that share a processor never meet in a window of a few hundred nanoseconds.
+// Keeps the calling thread on the n-th processor available to it, if it exists, during the object's
+// lifetime: two threads on the same processor never meet in a window of a few hundred nanoseconds.
 class on_processor {
  public:
   explicit on_processor(std::size_t n) {
@@ -100,12 +100,12 @@ class on_processor {
   cpu_set_t before_;
 };
 
-// Some tens of nanoseconds each.
+// A step takes some tens of nanoseconds.
 void linger(int steps) {
   for (int left = steps * 16; left > 0; --left) std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-// Lets the other thread go from inside the first or the second window before a sleep, in turns.
+// Releases the other thread from inside the first or the second window before a sleep, alternately.
 struct window {
   std::atomic<int> permits{0};
   int calls = 0;
@@ -120,9 +120,9 @@ struct window {
 
 }  // namespace
 
-// The other thread completes exactly one request per sleep, let loose in the window between the last
-// drain and the sleep; both sides linger for moments that vary, so that every part of it is hit. A
-// lost one hangs the test, and ctest's limit ends it.
+// The other thread completes exactly one request per sleep, released in the window between the last
+// drain and the sleep. Both sides linger for varying times, so that every part of the window is
+// hit. A lost completion hangs the test, and ctest's limit ends it.
 TEST_CASE("no completion is lost between the last drain and the sleep, 100 000 times") {
   const int rounds = static_cast<int>(cordma::test::rounds_under_test(100'000));
   fake_queue queue;
@@ -146,7 +146,7 @@ TEST_CASE("no completion is lost between the last drain and the sleep, 100 000 t
       queue.complete();
     }
   });
-  const on_processor first(0);  // after the thread was made, which would inherit it
+  const on_processor first(0);  // after the thread was created, which would inherit it
   run(r, consume(&e, rounds));
   over.store(true);
   peer.join();
@@ -188,7 +188,7 @@ TEST_CASE("what completes inside the window is found, 100 000 times, and never s
 }
 
 namespace {
-// Wakes a reactor that is about to sleep, or sleeps: the hook asks for it.
+// Wakes a reactor that sleeps or is about to: the hook requests it.
 struct wake_race {
   static constexpr int rounds = 1000;
   static inline wake_race* signaled = nullptr;
@@ -204,7 +204,7 @@ struct wake_race {
     self.asked.fetch_add(1);
     self.asked.notify_one();
   }
-  // In a signal handler too.
+  // Also runs in a signal handler.
   void wake() noexcept {
     woken_at.store(target->now());
     woken.store(true);
@@ -344,7 +344,7 @@ TEST_CASE("timers of one instant fire in the order of adding, removed ones never
 
 namespace {
 
-// Notes when it fired, and may be set again.
+// Records its expiry, and may be set again.
 struct noted final : timer {
   noted() : timer([](timer& t) noexcept { static_cast<noted&>(t).fired->push_back(&t); }) {}
   std::vector<const timer*>* fired = nullptr;
@@ -407,7 +407,8 @@ TEST_CASE("a million awaits that complete at once do not grow the stack") {
   std::uintptr_t lowest = 0;
   const std::uintptr_t top = here();
   v.run(a_million(&e, &lowest));
-  // At most what one turn may run inline, in builds where the transfer is no tail call.
+  // At most the limit of inline resumptions in one pass, in builds in which the transfer is no tail
+  // call.
   CHECK(top - lowest < 512 * 1024);
 }
 

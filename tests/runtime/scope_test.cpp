@@ -30,7 +30,7 @@ task<void> wait_and_note_cancel(event* e, int* canceled) {
   r.value();
 }
 
-// Refuses to end for a while after it was canceled.
+// Ends only some time after it was canceled.
 task<void> end_late(duration d, bool* ended) {
   try {
     co_await sleep_for(1h);
@@ -125,7 +125,7 @@ TEST_CASE("cancellation of the task above flows into the scope and comes back as
   v.settle();
   CHECK(!d.ended());
   above.request();
-  CHECK(canceled == 0);  // nobody is resumed inside the request
+  CHECK(canceled == 0);  // no coroutine resumes inside the request
   v.settle();
   CHECK(d.outcome() == errc::canceled);
   CHECK(canceled == 2);

@@ -13,13 +13,13 @@ namespace {
 constexpr duration cost = 10us;
 constexpr duration latency = 50us;
 
-// One of two that answer each other. Either sleeps more deeply than was measured.
+// One of two sides that respond to each other. Each may sleep more deeply than was measured.
 struct side {
   duration depth;
   spin_budget budget{cost, latency};
   duration idle_since{};
   int sleeps = 0;
-  // When it runs what arrives at `at`.
+  // The time at which it processes a message that arrives at `at`.
   duration take(duration at) {
     if (at - idle_since <= budget.get()) {
       budget.work_came_while_awake(at - idle_since);
@@ -52,8 +52,8 @@ TEST_CASE("the spin budget follows the arrival gaps, and never exceeds the cost 
     CHECK(b.get() == cost);
   }
   SUBCASE("the loss against the better of the two modes stays below a factor of two") {
-    // The price of one wait: polling pays the gap, event pays the wake-up, adaptive its spin and then
-    // the wake-up. Gaps from a tenth to a hundred times the cost.
+    // Time lost by one wait: polling loses the gap, event mode the wake-up, adaptive mode its spin
+    // and then the wake-up. The gaps are from a tenth to a hundred times the cost.
     for (const int tenths : {1, 3, 5, 9, 10, 11, 15, 20, 50, 55, 60, 61, 100, 110, 111, 1000}) {
       const duration gap = cost * tenths / 10;
       spin_budget s(cost, latency);
@@ -107,7 +107,7 @@ TEST_CASE("two sides that answer each other, and slept, do not keep each other a
         now = s->take(now) + 1us;
         s->idle_since = now;
       }
-      // A timer of its own, before it asks again.
+      // A timer of this side, before it sends the next request.
       one.budget.own_timer_fired(pause);
       now += pause + 1us;
       one.idle_since = now;

@@ -191,11 +191,12 @@ TEST_CASE("waiters of a channel that is destroyed get shutdown") {
 
 namespace {
 
-// One object of each kind, with one pass to give, so that a single table of interleavings fits all.
+// One object of each kind, with one pass to release, so that a single table of interleavings fits
+// all.
 struct turnstile {
   virtual ~turnstile() = default;
   virtual task<void> enter() = 0;  // waits for the pass
-  virtual void give() = 0;         // lets one enter
+  virtual void give() = 0;         // lets one waiter enter
   [[nodiscard]] virtual bool pass_left() = 0;
 };
 struct semaphore_turnstile final : turnstile {
@@ -215,7 +216,7 @@ struct mutex_turnstile final : turnstile {
   mutex::guard held = m.try_lock();
   task<void> enter() override {
     mutex::guard g = co_await m.lock();
-    held = std::move(g);  // whoever enters keeps it
+    held = std::move(g);  // the coroutine that enters keeps it
   }
   void give() override { held.unlock(); }
   bool pass_left() override { return !m.locked(); }
@@ -246,8 +247,9 @@ enum step { give, cancel_first, destroy_first };
 
 }  // namespace
 
-// Two wait; the pass is given, the first is canceled and destroyed, in all orders and with passes of
-// the loop between them or not. The pass is used once, or left, and nobody is resumed twice.
+// Two coroutines wait; the pass is released, and the first one is canceled and destroyed, in all
+// orders, with passes of the loop between the steps or not. The pass is used once, or is left, and
+// no coroutine resumes twice.
 TEST_CASE("a pass is never lost or doubled, however giving, canceling and destroying interleave") {
   const std::vector<std::vector<step>> orders = {
       {give},
@@ -275,7 +277,7 @@ TEST_CASE("a pass is never lost or doubled, however giving, canceling and destro
         REQUIRE((!first.ended() && !second.ended()));
         bool canceled_early = false;
         bool given = false;
-        bool destroyed_waiting = false;  // after the pass was given to it, before it ran
+        bool destroyed_waiting = false;  // after it obtained the pass, before it ran
         bool destroyed = false;
         for (std::size_t i = 0; i < orders[order].size(); ++i) {
           switch (orders[order][i]) {
@@ -296,7 +298,7 @@ TEST_CASE("a pass is never lost or doubled, however giving, canceling and destro
           if ((passes >> i & 1U) != 0) v.settle();
         }
         v.settle();
-        // The first used it, unless it was gone before; then the second did.
+        // The first one used it, unless it was destroyed before; then the second one did.
         const bool lost_by_contract = kind == channel_kind && destroyed_waiting;
         const bool first_used = !canceled_early && first.ended();
         if (!destroyed && canceled_early) CHECK(first.outcome() == errc::canceled);

@@ -1,4 +1,4 @@
-// A second reactor on a thread of its own, for tests that cross threads.
+// A second reactor on a separate thread, for tests that cross threads.
 #pragma once
 
 #include <cordma/runtime/reactor.hpp>
@@ -22,7 +22,7 @@ class thread_loop {
   thread_loop& operator=(const thread_loop&) = delete;
 
   [[nodiscard]] std::thread::id id() const { return thread_.get_id(); }
-  // Runs `work` over there and waits for it.
+  // Runs `work` on that thread and waits for it.
   template <class Work>
   void ask(Work work) {
     std::promise<void> done;

@@ -88,7 +88,7 @@ TEST_CASE("of nested timeouts the one that passed first speaks") {
   CHECK(v.time.now() == time_point(2ms));
 }
 
-// Every order of the three things that can end a wait, each in a pass of its own or in the same.
+// Every order of the events that can end a wait, each in a separate pass or in the same one.
 TEST_CASE("complete, cancel, time out and destroy: whichever is first decides, once") {
   enum what { complete, cancel, expire, destroy, nothing };
   const what all[] = {complete, cancel, expire, destroy};
@@ -118,7 +118,7 @@ TEST_CASE("complete, cancel, time out and destroy: whichever is first decides, o
         }
         REQUIRE((d.ended() || second == destroy));
         if (second == destroy) continue;
-        // Time passes unseen until the next pass: what is done at once overtakes it.
+        // Elapsed time is noticed only in the next pass: an immediate step overtakes it.
         const bool overtaken = first == expire && !pass_between && second != nothing;
         const what decides = overtaken && second != expire ? second : first;
         const errc expected = decides == complete ? errc::ok

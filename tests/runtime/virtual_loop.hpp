@@ -1,4 +1,4 @@
-// What most tests of the runtime stand on: a reactor in virtual time, and a look at the frames left.
+// Base of most tests of the runtime: a reactor in virtual time, and the number of live frames.
 #pragma once
 
 #include <cordma/runtime/reactor.hpp>
@@ -25,11 +25,11 @@ class virtual_loop {
   T run(task<T> t, cancel_source* cancel = nullptr) {
     return cordma::run(loop, std::move(t), cancel);
   }
-  // Passes until nothing happens any more; time stands still.
+  // Runs passes until nothing happens any more; time does not advance.
   void settle() {
     while (loop.turn()) {}
   }
-  // Lets this much virtual time pass, and everything that is due in it happen.
+  // Advances virtual time by `d`, and runs everything that is due.
   void pass(duration d) {
     time.advance_to(time.now() + d);
     settle();
@@ -42,7 +42,7 @@ class virtual_loop {
   std::int64_t frames_before_ = frame_pool::outstanding();
 };
 
-// A task under way without anybody awaiting it.
+// A running task that no coroutine awaits.
 template <class T>
 class driven : public task_root {
  public:
@@ -56,7 +56,7 @@ class driven : public task_root {
     REQUIRE(ended_);
     return task_.handle().promise().take();
   }
-  // ok, or the code of the cordma::error it ended with.
+  // ok, or the code of the cordma::error with which it ended.
   [[nodiscard]] errc outcome() const {
     REQUIRE(ended_);
     const std::exception_ptr thrown = task_.handle().promise().exception();

@@ -32,7 +32,7 @@ task<int> count_cancel(int* canceled) {
   r.value();
   co_return 0;
 }
-// Ends with a value though it was canceled, and not at once.
+// Completes with a value although it was canceled, and not at once.
 task<int> stubborn(int n) {
   const result<void> r = co_await sleep_for(1h).result();
   CHECK(r.code() == errc::canceled);

@@ -1,5 +1,5 @@
-// Messages that are looked at before there is memory for them: probes, and claims that are read, read later, or
-// dropped.
+// Messages that are inspected before there is memory for them: probes, and claims that are read,
+// read later, or dropped.
 #include "program.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace cordma::schedule {
 
 namespace {
 
-// Neither may have changed between the two.
+// The message must be the same at both calls.
 void check_same(world& w, const TagReceived& seen, std::uint64_t tag, std::uint64_t bytes,
                 const Endpoint* from) {
   if (seen.tag != tag || seen.bytes != bytes || seen.from != from) {
@@ -54,7 +54,7 @@ void drop(world& w, const host_at& at, const TaggedMessage& m) {
   ++(*here)->refused[{m.tag(), m.size()}];
 }
 
-// Others are claimed meanwhile.
+// Other messages are claimed meanwhile.
 task<> read_later(world* w, host_at* at, TaggedMessage m, std::unique_ptr<hold> until_then) {
   const std::unique_ptr<hold> until_the_end = std::move(until_then);
   TaggedMessage mine(std::move(m));
@@ -63,11 +63,11 @@ task<> read_later(world* w, host_at* at, TaggedMessage m, std::unique_ptr<hold> 
     const MemoryRegion room = sure_memory(*w, *at, w->longest, access::remote_write);
     co_await sleep_for(tick * w->chance.below(2000));
     co_await read_claimed(w, at, &mine, &room, false);
-  } catch (const error&) {  // of a host that was killed; it is not to end the other receivers
+  } catch (const error&) {  // of a killed host; it must not end the other receivers
   }
 }
 
-// What any receive would get next, or one of that tag. Whether there was something.
+// Takes the message that any receive would get next, or one of that tag. True if there was one.
 task<bool> take_one(world* w, host_at* at, const MemoryRegion* room) {
   const std::uint64_t tag = w->chance.below(first_of_endpoint);
   const std::uint64_t mask = at->one_by_one ? first_of_endpoint : w->chance.below(2);

@@ -1,4 +1,4 @@
-// Programs that end a connection, their Messages or their Worker in the middle of all.
+// Programs that end a connection, their Messages or their Worker during the traffic.
 #include "program.hpp"
 
 namespace cordma::schedule {
@@ -15,7 +15,7 @@ task<> close_gracefully(world* w, link* l, Endpoint* mine) {
   l->gracefully = was_connected && why->code() == errc::not_connected;
 }
 
-// Whose connections are told apart from others.
+// Clears the end of the link on one side, and no other link's.
 void forget(link& l, bool client) {
   flow& out = l.flows[client ? 0 : 1];
   flow& in = l.flows[client ? 1 : 0];

@@ -1,4 +1,4 @@
-// What goes wrong in a world, and when it stops.
+// Faults in a world, and when they stop.
 #include "program.hpp"
 
 namespace cordma::schedule {
@@ -30,7 +30,8 @@ void cut_off(world& w, const host_at& a, const host_at& b) {
   }
 }
 
-// One in six of those that are asked for: most of a world goes on.
+// Kills one in six of the given hosts, and corrupts a completion of one in twelve: most of a world
+// continues.
 void end_host(world& w, host_at& a) {
   switch (w.chance.below(12)) {
     case 0:
@@ -42,7 +43,7 @@ void end_host(world& w, host_at& a) {
   }
 }
 
-// A further device, that its host can do without.
+// Harms an additional device, which its host can do without.
 void harm_rail(world& w, host_at& of, std::size_t which) {
   ++w.sum->harmed_rails;
   const std::string rail = of.rails[which];

@@ -1,4 +1,4 @@
-// Tagged and active messages: every one is stamped, so that each arrival tells what it has to be.
+// Tagged and active messages: each is stamped, so that its expected contents are known on arrival.
 #include "program.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace cordma::schedule {
 
 namespace {
 
-// What every message begins with.
+// The first bytes of every message.
 struct stamp {
   std::uint64_t flow;
   std::uint64_t number;
@@ -41,7 +41,7 @@ void check_arrival(world& w, std::span<const std::byte> got, std::uint64_t whole
   if (f.to != &at || m.active != active) return w.wrong("a message at the wrong place");
   if (++m.arrived > 1) return w.wrong("a message arrived twice");
   w.sum->longest = std::max<std::uint64_t>(w.sum->longest, got.size());
-  // Over a pool the messages of a flow come by several connections.
+  // Over a pool the messages of a flow arrive over several connections.
   if (active || !ordered || f.of == nullptr) return;
   std::uint64_t& next = f.next_of_tag[m.tag];
   if (s.number < next) return w.wrong("a message overtook another of its tag");
@@ -123,8 +123,8 @@ void start_message(world& w, flow& f, Endpoint& out, const Slice& bytes, kinds w
 
 namespace {
 
-// Cuts off what is longer than the slice, and `perhaps` gives up after a while. What it ended with, all
-// checked.
+// Truncates a message that is longer than the slice; if `perhaps`, cancels after a while. Checks
+// the outcome and returns it.
 task<errc> receive_one(world* w, host_at* at, tag_recv_operation op, Slice into, bool perhaps) {
   op.start();
   if (perhaps) {
@@ -172,7 +172,8 @@ task<> receive_messages(world* w, host_at* at) {
     const bool by_tag = !at->one_by_one && w->chance.below(2) == 0;
     const std::uint64_t any = at->one_by_one ? first_of_endpoint : 0;
     const Slice into = shortened(*w, room);
-    const bool perhaps = by_tag || w->chance.below(8) == 0;  // what it wants may never come
+    // the matching message may never arrive
+    const bool perhaps = by_tag || w->chance.below(8) == 0;
     tag_recv_operation op =
         at->messages->tag_recv(w->chance.below(first_of_endpoint), into, by_tag ? 1 : any);
     const errc end = co_await receive_one(w, at, std::move(op), into, perhaps);
@@ -180,13 +181,14 @@ task<> receive_messages(world* w, host_at* at) {
   }
 }
 
-// After the end too: what was here by then can be received.
+// Receives after the end too: messages that arrived before it can still be received.
 task<> receive_at_endpoint(world* w, flow* f) {
-  constexpr int most_refusals = 40;  // more than one peer's announced messages, which end with it
+  // more than the rendezvous messages of one peer, which end with it
+  constexpr int most_refusals = 40;
   MemoryRegion room;
   try {
     room = sure_memory(*w, *f->to, w->longest, access::remote_write);
-  } catch (const error&) {  // of a host that was killed; it is not to end the other receivers
+  } catch (const error&) {  // of a killed host; it must not end the other receivers
     co_return;
   }
   int refusals = 0;
@@ -200,7 +202,7 @@ task<> receive_at_endpoint(world* w, flow* f) {
     w->sum->by_endpoint += received ? 1U : 0U;
     if (received || end == errc::canceled || w->over || f->in == nullptr) continue;
     if (++refusals == 1)
-      co_await sleep_for(1000 * tick);  // for the end of the connection to be known
+      co_await sleep_for(1000 * tick);  // until the end of the connection is reported
     if (w->over || f->in == nullptr || f->in->state() != endpoint_state::connected) continue;
     co_return w->wrong(std::string(name(end)) + ": a receive on a good connection");
   }
@@ -219,17 +221,18 @@ task<> handle_message(world* w, host_at* at, ActiveMessage m) {
 
 namespace {
 
-// Whether all that was sent there has to arrive.
+// True if all messages sent there have to arrive.
 bool is_kept(const world& w, const flow& f) {
   if (f.of != nullptr) {
     return !f.of->stream && (lives(*f.of) || (closed_well(*f.of) && ended_from(f)));
   }
-  // What was put, and is done, goes with a connection that breaks: a pool does not say that one did.
+  // A completed put message is lost with a connection that breaks, and a pool does not report the
+  // break.
   return !w.breaks && f.from->alive && f.to->alive && f.from->sound && f.to->sound &&
          !f.to->stopped;
 }
 
-// An announced one is done when it was received, and it is its receiver that says so.
+// The sender of a rendezvous message completes after the receiver's acknowledgement.
 bool was_received(const flow& f, const sent_message& m) {
   return m.announced && f.to->sound && !f.to->stopped;
 }

@@ -1,4 +1,4 @@
-// Pools: a host that sends to more peers than it has connections for.
+// Pools: a host that sends to more peers than it has connections.
 #include "program.hpp"
 
 namespace cordma::schedule {
@@ -30,7 +30,8 @@ task<> say_some(world* w, pool_at* p, EndpointPool::Loan loan, std::size_t which
       ++w->sum->pooled;
       if (w->chance.below(4) == 0) co_await sleep_for(tick * w->chance.below(100));
     }
-    const bool keeps = w->chance.below(2) == 0;  // else it may make room while they are under way
+    // otherwise it may be evicted while they are in flight
+    const bool keeps = w->chance.below(2) == 0;
     if (keeps) co_await sleep_for(tick * w->chance.below(500));
   }
   while (!pending.empty()) {
@@ -40,7 +41,7 @@ task<> say_some(world* w, pool_at* p, EndpointPool::Loan loan, std::size_t which
   }
 }
 
-// What is on loan goes back before the pool may go.
+// The loan is returned before the pool is destroyed.
 task<> send_by_loan(world* w, pool_at* p, std::size_t which) {
   std::optional<EndpointPool::Loan> loan = p->pool->try_borrow(p->addresses[which]);
   if (!loan) {
@@ -73,7 +74,7 @@ task<> send_to_some(world* w, pool_at* p, std::uint64_t count) {
   }
 }
 
-// All are well again, so that each can be borrowed from.
+// All hosts are well again, so each peer can be borrowed.
 task<> send_to_each(world* w, pool_at* p) {
   for (std::size_t i = 0; i < p->flows.size(); ++i) {
     const host_at& to = *p->flows[i].to;

@@ -1,5 +1,5 @@
-// Requests: each says in its bytes which one it is, and its response follows from that, so that both sides can
-// be held against each other.
+// Requests: the bytes of each carry its number, which also determines its response, so that both
+// sides can be compared.
 #include "program.hpp"
 
 #include <cordma/net/rpc/request_core.hpp>
@@ -16,17 +16,17 @@ namespace {
 constexpr std::uint16_t served_method = 7;
 constexpr std::uint16_t unserved_method = 8;
 constexpr std::uint64_t of_requests =
-    1'000'000'007;  // seeds of what is sent, received, and left alone
+    1'000'000'007;  // seeds of sent, received, and untouched bytes
 constexpr std::uint64_t of_responses = 2'000'000'011;
 constexpr std::uint64_t of_nobody = 3'000'000'019;
-constexpr std::size_t kept_in_sight = 4;  // rooms whose calls have ended
+constexpr std::size_t kept_in_sight = 4;  // rooms of ended calls
 
 void write_bytes(std::span<std::byte> bytes, std::uint64_t number) {
   test::fill(bytes, of_requests + number);
   std::memcpy(bytes.data(), &number, sizeof number);
 }
 
-// Which request those bytes are; null: none.
+// The request with these bytes; null: none.
 asked_request* recognize(world& w, std::span<const std::byte> bytes, const host_at& at) {
   std::uint64_t number = 0;
   if (bytes.size() >= sizeof number) std::memcpy(&number, bytes.data(), sizeof number);
@@ -48,7 +48,7 @@ asked_request* recognize(world& w, std::span<const std::byte> bytes, const host_
 
 // ---- the serving side ----
 
-// Counts as running, however its task ends.
+// Counts the handler as running until its task ends in any way.
 class handling {
  public:
   handling(world& w, asked_request& a) : world_(w), asked_(a) { world_.running.insert(name()); }
@@ -65,7 +65,7 @@ class handling {
   asked_request& asked_;
 };
 
-// What a response may end with, seen from the handler.
+// Checks the result of a response, as seen from the handler.
 void check_answer(world& w, const asked_request& a, errc said) {
   if (w.over) return;
   if (a.how != manner::call && a.how != manner::try_call) {
@@ -110,7 +110,7 @@ task<> answer(world* w, host_at* at, Request* r, asked_request* a) {
   if (again) w->wrong("a request was answered twice");
 }
 
-// Takes the request along, beyond the end of its handler.
+// Keeps the request beyond the end of its handler.
 task<> answer_later(world* w, host_at* at, Request r, asked_request* a,
                     std::unique_ptr<hold> until_the_end) {
   static_cast<void>(until_the_end);
@@ -171,7 +171,7 @@ task<> serve(world* w, host_at* at, Request r) {
   co_await behave(w, at, std::move(r), a);
 }
 
-// ---- the asking side ----
+// ---- the calling side ----
 
 struct ending {
   errc code = errc::ok;
@@ -216,7 +216,8 @@ task<> carry_out(world* w, asked_request* a, Op op, ending* to) {
   }
 }
 
-// A deadline is kept whatever the peer and the wire do, where nobody touches memory of the call.
+// True if the deadline is kept under all faults, which requires that the peer does not access
+// memory of the call.
 bool keeps_deadline(const asked_request& a, const lent_memory& mine, const request_options& o) {
   constexpr std::uint32_t copied = 128;
   const bool writable = a.room != 0 && has(mine.region.rights(), access::remote_write);
@@ -255,7 +256,7 @@ task<> ask(world* w, flow* f, asked_request* asked, std::deque<lent_memory>* len
       break;
     }
   }
-  // One whose answer is being read has it.
+  // A call may end after its deadline while its response is being read.
   if (in_time && !a.withdrawn && end.code == errc::timed_out && w->loop.now() > until + tick) {
     w->wrong("request " + std::to_string(a.number) + " outlived its deadline");
   }
@@ -269,7 +270,7 @@ task<> ask(world* w, flow* f, asked_request* asked, std::deque<lent_memory>* len
   lent->push_back(std::move(mine));
 }
 
-// Rooms of calls that have ended are written to by nobody.
+// Nothing writes to the room of an ended call.
 void check_room(world& w, const lent_memory& lent) {
   std::uint64_t number = 0;
   std::memcpy(&number, lent.request.data(), sizeof number);
@@ -391,7 +392,7 @@ task<> ask_requests(world* w, flow* f, std::uint64_t count) {
   for (const lent_memory& l : lent) check_room(*w, l);
 }
 
-// A word has no other receipt.
+// A one-way notification has no other acknowledgement.
 bool all_requests_arrived(const world& w) {
   for (const asked_request& a : w.asked) {
     const bool word = a.how == manner::notify && a.over != nullptr && a.served;

@@ -42,7 +42,7 @@ struct counted {
   const char* what;
 };
 
-// What so many seeds are to have met, and did not.
+// Events that all seeds together should have contained, and did not.
 std::string none_of(std::initializer_list<counted> all) {
   std::string out;
   for (const counted& c : all) {
@@ -51,7 +51,7 @@ std::string none_of(std::initializer_list<counted> all) {
   return out;
 }
 
-// Faults.
+// Faults without an occurrence.
 std::string missing(const schedule::tally& sum) {
   const transport::sim::fault_counters& f = sum.faults;
   return none_of({{f.delayed, "delay "},
@@ -74,7 +74,7 @@ std::string missing(const schedule::tally& sum) {
                   {sum.waited, "full send queue "}});
 }
 
-// Ways to act.
+// Actions that were never used.
 std::string untried(const schedule::tally& sum) {
   return none_of({{sum.announced, "announced message "},
                   {sum.probed, "probe "},
@@ -132,7 +132,7 @@ extern "C" [[gnu::weak]] void __sanitizer_set_death_callback(void (*told)());
 
 namespace {
 
-// What is told where a seed ends the program, or is stopped because it does not end.
+// Reports the seed if it ends the program, or if it is stopped because it does not end.
 class last_words {
  public:
   last_words() {
@@ -179,7 +179,7 @@ class last_words {
 
 namespace {
 
-// Played once more, a seed leaves nothing behind: what is kept for the next time it has found there.
+// When a seed is played again it leaves nothing behind: caches were filled by the first run.
 std::string left_by(std::uint64_t seed) {
   constexpr int most_times = 3;
   std::int64_t more = 0;
@@ -198,7 +198,7 @@ std::string left_by(std::uint64_t seed) {
          " objects on the heap, or else descriptors or mappings";
 }
 
-constexpr std::uint64_t leak_seeds = 20;  // of so many one is played again
+constexpr std::uint64_t leak_seeds = 20;  // one seed of this number is played again
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Sessions: calls to whichever of two hosts is there. They redirect to each other, by connections and by answers.
+// Sessions: calls to either of two hosts. The hosts redirect to each other, by connections and by
+// responses.
 #include "program.hpp"
 
 namespace cordma::schedule {
@@ -33,7 +34,7 @@ task<> converse(session_at* s, const asked_request* a, const lent_memory* lent,
   }
 }
 
-// With what it ended.
+// Returns the result of the call.
 task<errc> ask(world* w, session_at* s, asked_request a) {
   if (a.how == manner::try_call) a.how = manner::call;
   asked_request& it = note(*w, std::move(a));
@@ -60,7 +61,7 @@ task<errc> ask(world* w, session_at* s, asked_request a) {
 
 task<> ask_often(world* w, session_at* s) {
   const std::uint64_t count = w->chance.below(20);
-  // With nobody left each attempt takes as long as it may, and all of them too long.
+  // With no server left each attempt takes the maximum time, and all of them too long.
   const auto there = [](const host_at* h) { return h->alive && !h->stopped; };
   const auto some_live = [s, there] {
     return s->client_at->alive && (there(s->servers[0]) || there(s->servers[1]));
@@ -115,7 +116,7 @@ task<> use_session(world* w, session_at* s) {
   last.repeatable = true;
   if (!serves(s->client_at)) co_return;
   const errc end = co_await ask(w, s, std::move(last));
-  // One that was there all the time: a host may be stopped while it is asked.
+  // A server that was alive all the time: a host may be stopped during the call.
   const bool somebody =
       (served[0] && serves(s->servers[0])) || (served[1] && serves(s->servers[1]));
   if (somebody && !w->crowded && end != errc::ok)

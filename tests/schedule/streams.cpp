@@ -1,4 +1,4 @@
-// Streams: a function of the place says what each byte is.
+// Streams: each byte is a function of its position.
 #include "program.hpp"
 
 #include <algorithm>
@@ -12,13 +12,14 @@ constexpr std::size_t piece_bytes = 3000;
 constexpr std::size_t mapped_bytes = 8000;
 constexpr std::size_t most_mapped = 4;  // of each side
 
-// One side of it.
+// One side of the stream.
 struct side {
   link* of;
   Stream* stream;
   host_at* at;
-  std::size_t mine;                                                      // 0: the client
-  [[nodiscard]] std::uint64_t out() const { return mine == 0 ? 1 : 0; }  // which bytes it writes
+  std::size_t mine;  // 0: the client
+  // number of the flow that it writes
+  [[nodiscard]] std::uint64_t out() const { return mine == 0 ? 1 : 0; }
   [[nodiscard]] std::uint64_t in() const { return 1 - out(); }
 };
 
@@ -30,7 +31,7 @@ std::uint64_t seed_of(const side& s, std::uint32_t number, std::size_t offset) {
   return 5'000'000'029 + number * 100'003 + offset + s.mine;
 }
 
-// Gives up now and then, or will not wait; then nothing was read, or written, and it says so with -1.
+// Sometimes cancels, or does not wait; then no byte was read or written, and it returns -1.
 template <class Op>
 task<std::int64_t> carry_out(world* w, Op op) {
   const bool gives_up = w->chance.below(16) == 0;
@@ -52,7 +53,7 @@ task<std::int64_t> carry_out(world* w, Op op) {
   co_return -1;
 }
 
-// To memory of the peer's, before the byte that is written next. Null: not now.
+// Writes to the peer's memory, before the byte that is written next. Null: not now.
 std::optional<send_operation> write_at(world& w, const side& s, const MemoryRegion& from,
                                        std::uint64_t place) {
   std::vector<mapped_at>& all = s.of->mapped[1 - s.mine];
@@ -72,7 +73,7 @@ std::optional<send_operation> write_at(world& w, const side& s, const MemoryRegi
   test::fill(slice.bytes(), seed_of(s, there.number, there.used));
   send_operation op = s.stream->write_at(there.number, there.used, slice);
   op.start();
-  // As long as the peer has not told, it is not found.
+  // Until the peer's mapping has been received the region is not found.
   if (op.done()) return op;
   there.marks.push_back({place, there.used, bytes});
   there.used += bytes;
@@ -80,7 +81,7 @@ std::optional<send_operation> write_at(world& w, const side& s, const MemoryRegi
   return op;
 }
 
-// What the peer wrote there before the bytes that have been read.
+// Checks the peer's writes that precede the bytes read so far.
 void check_mapped(world& w, const side& s, std::uint64_t read) {
   const side peer{s.of, nullptr, nullptr, 1 - s.mine};
   for (mapped_at& here : s.of->mapped[s.mine]) {
@@ -115,7 +116,8 @@ task<> write_stream(world* w, const side* s, bool* all) {
       const std::uint64_t first = w->chance.below(n + 1);
       stream_write_operation one = s->stream->write(room.all().first(first)).start();
       stream_write_operation next = s->stream->write(room.all().part(first, n - first)).start();
-      // A canceled task gives up what it awaits: the one behind first, which would stand on the other.
+      // A canceled task cancels the operation that it awaits. It awaits the second write first,
+      // which depends on the first one.
       const std::size_t of_next = co_await next;
       const std::size_t of_one = co_await one;
       if (of_one + of_next != n) {
@@ -152,7 +154,7 @@ bool are_right(std::span<const std::byte> got, std::uint64_t flow, std::uint64_t
   return true;
 }
 
-// What was here already, where it lies.
+// Consumes bytes that have already arrived, without a copy.
 std::size_t take_in_place(world& w, const side& s, std::uint64_t done) {
   const std::span<const std::byte> here = s.stream->peek();
   if (here.empty()) return 0;
@@ -186,7 +188,7 @@ task<> read_stream(world* w, const side* s, bool* to_the_end) {
   if (done != s->of->stream_bytes) co_return w->wrong("a stream that ended early, and well");
 }
 
-// Before anything is written, so that it is known to who has read anything.
+// Maps before anything is written, so that the mapping is known once anything has been read.
 void map_some(world& w, const side& s) {
   for (std::size_t n = w.chance.below(2) * (1 + w.chance.below(most_mapped)); n > 0; --n) {
     w.rooms.push_back(std::make_unique<std::byte[]>(mapped_bytes));
@@ -207,14 +209,14 @@ task<> close_and_note(Stream* of, bool* well) {
   try {
     co_await of->close();
     *well = true;
-  } catch (const error&) {  // of the faults, or of a peer that was torn
+  } catch (const error&) {  // of the faults, or of a peer with a destroyed stream
   }
 }
 
 task<> without_errors(task<> body) {
   try {
     co_await std::move(body);
-  } catch (const error&) {  // of the faults
+  } catch (const error&) {  // caused by faults
   }
 }
 
@@ -222,7 +224,7 @@ task<> read_or_go(world* w, const side* s, stream_end* end) {
   try {
     co_await read_stream(w, s, &end->read);
   } catch (const error& e) {
-    // Its Worker went before it had read what was here.
+    // Its Worker was destroyed before all received bytes were read.
     if (e.why().code() == errc::shutdown) end->reads = false;
   }
 }
@@ -239,12 +241,12 @@ task<> use_stream(world* w, link* l, bool client) {
   const side s{l, &stream, &at, client ? 0U : 1U};
   stream_end& end = l->stream_ends[s.mine];
   map_some(*w, s);
-  // Two that do not read would wait for each other.
+  // Two sides that do not read would wait for each other.
   if (l->stream_ends[1 - s.mine].reads) end.reads = w->chance.below(10) != 0;
   bool written = false;
   task_context& me = co_await this_task();
   scope both(me);
-  // Each goes on without the other: what is here can be read when nothing can be written any more.
+  // Reading continues after writing has failed: received bytes can still be read.
   both.spawn(without_errors(write_stream(w, &s, &written)));
   if (end.reads) both.spawn(read_or_go(w, &s, &end));
   if (w->chance.below(10) == 0) {

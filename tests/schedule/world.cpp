@@ -15,18 +15,18 @@ using test::dice;
 
 namespace {
 
-constexpr duration longest_end = 30s;  // after the last fault, for everything to come to an end
+constexpr duration longest_end = 30s;  // after the last fault, until everything has ended
 
 task<> stop_after(std::stop_source source, duration time) {
   co_await sleep_for(time);
   source.request_stop();
 }
 
-// Counts its body, whatever becomes of it.
+// Counts `body` as running until it ends in any way.
 task<> counted(world* w, std::string name, task<> body) {
   try {
     co_await std::move(body);
-  } catch (const error&) {  // of the faults
+  } catch (const error&) {  // caused by faults
   }
   w->running.erase(w->running.find(name));
 }
@@ -42,7 +42,7 @@ task<> accept(world* w, link* l, event* accepted) {
   accepted->set();
 }
 
-// At one end of the link: what goes out there, and what comes in.
+// One end of the link: starts its sends on `out` and its receives on `in`.
 void begin_messages(world& w, Endpoint& end, flow& out, flow& in) {
   out.out = in.in = &end;
   w.receivers->spawn(receive_at_endpoint(&w, &in));
@@ -84,7 +84,7 @@ task<> use(world* w, link* l) {
   spawn(*w, "stream server ", l->flows[0].number, use_stream(w, l, false));
 }
 
-// ---- the whole ----
+// ---- the complete world ----
 
 void make_host(world& w, std::uint64_t number) {
   dice& d = w.chance;
@@ -129,7 +129,7 @@ void make_link(world& w) {
   for (flow& f : l.flows) f.of = &l;
 }
 
-// Most worlds are small: what goes wrong among many mostly does so among few.
+// Most worlds are small: most errors among many hosts also occur among few.
 std::uint64_t number_of_hosts(dice& d) {
   if (d.below(25) == 0) return 17 + d.below(48);
   if (d.below(8) == 0) return 6 + d.below(11);

@@ -1,5 +1,5 @@
-# Tests that run where there is an RDMA device. A batch of cases shares one boot of a virtual machine: that
-# boot is a test of its own, soft-roce.boot_<batch>, and the fixture of the tests of its cases.
+# Tests that need an RDMA device. A batch of cases shares one boot of a virtual machine: that boot
+# is a separate test, soft-roce.boot_<batch>, and the fixture of the tests of its cases.
 
 # Returns the tier of a batch or machine. The gate runs `core` on most days, and the other tiers in turn.
 function(cordma_soft_roce_tier out name)
@@ -35,7 +35,8 @@ function(cordma_soft_roce_case batch name)
   set_tests_properties(soft-roce.${name} PROPERTIES FIXTURES_REQUIRED soft_roce_${batch})
 endfunction()
 
-# cordma_soft_roce_batch(batch [SECONDS s]): after its cases; all of them together take s seconds at most.
+# cordma_soft_roce_batch(batch [SECONDS s]): call it after its cases; all of them together take at
+# most s seconds.
 function(cordma_soft_roce_batch batch)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "SECONDS" "")
   if(NOT arg_SECONDS)
@@ -50,9 +51,10 @@ function(cordma_soft_roce_batch batch)
   set_tests_properties(soft-roce.boot_${batch} PROPERTIES FIXTURES_SETUP soft_roce_${batch})
 endfunction()
 
-# cordma_soft_roce_machine(name SECONDS s [WAITS] COMMAND ...): a test that boots machines itself, s seconds beside the
-# boot. It takes two processors: programs that poll on both sides are many times slower with less than one each. With
-# WAITS it takes one: it mostly waits for lost packets. These tests take longest, so they are started first.
+# cordma_soft_roce_machine(name SECONDS s [WAITS] COMMAND ...): a test that boots machines itself,
+# and takes s seconds besides the boot. It uses two processors: programs that poll on both sides are
+# many times slower with less than one each. With WAITS it uses one: it mostly waits for lost
+# packets. These tests take longest, so they are started first.
 function(cordma_soft_roce_machine name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "WAITS" "SECONDS" "COMMAND")
   set(processors 2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Many commands in one boot, each with its own result. See --help.
+# Many commands in one boot, each with a separate result. See --help.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -55,7 +55,7 @@ case ${1-} in
     bash "$here/run.sh" --share "$results" "$@" -- \
       bash "$here/cases.sh" inside "$cases" "$results" 2> >(tee "$results/run.err" >&2) || code=$?
     [ "$code" -ne 77 ] || touch "$results/skipped"
-    # A case that failed is final: another boot must not hide it.
+    # A failed case is final: another boot must not hide it.
     failed=$(grep -sLxE '0|77' "$results"/*.code)  # grep -L exits with 0 even if it lists no file
     if [ "$code" -ne 0 ] && [ -n "$failed" ]; then
       printf 'cases.sh: failed before that: %s\n' "${failed//$'\n'/ }" >&2

@@ -5,12 +5,13 @@
 
 packages=(qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-providers ibverbs-utils
   rdmacm-utils perftest iproute2 util-linux python3)
-cache=${XDG_CACHE_HOME:-~/.cache}/cordma/soft-roce  # without HOME, that of the user
-# rdma_rxe asks the crypto API for "crc32" when a link is added; no module dependency says so.
+cache=${XDG_CACHE_HOME:-~/.cache}/cordma/soft-roce  # without HOME, the user's
+# rdma_rxe requests "crc32" from the crypto API when a link is added; no module dependency states
+# it.
 modules=(crc32_generic rdma_rxe rdma_ucm ib_uverbs ib_umad 9p 9pnet_virtio virtio_pci virtio_net
   virtio_console overlay veth sch_netem)
 
-as_root() {  # as_root COMMAND...: where that takes a password, it does not happen
+as_root() {  # as_root COMMAND...: does not run if that needs a password
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
@@ -27,8 +28,8 @@ install_missing() {
     skip "cannot install ${missing[*]}: $(tail -n 1 "$run/apt.log")"
 }
 
-# Has apt's newest stock kernel in the cache, as the one kernel-VERSION.deb there. Fails where apt
-# does not know of one or cannot download it.
+# Downloads apt's newest stock kernel to the cache, as the only kernel-VERSION.deb there. Fails if
+# apt has none or cannot download it.
 fetch_kernel() {
   local name version folder
   name=$(apt-cache depends linux-image-amd64 2> /dev/null | sed -n 's/^ *Depends: //p' | head -n 1)
@@ -71,13 +72,13 @@ build_image() {  # build_image KERNEL_DEB FOLDER
   version=$(basename "$unpacked"/lib/modules/*)
   PATH=$PATH:/usr/sbin:/sbin depmod -b "$unpacked" "$version"
   python3 "$here/unpack_kernel.py" "$unpacked/boot/vmlinuz-$version" "$unpacked/image/kernel" ||
-    mv "$unpacked/boot/vmlinuz-$version" "$unpacked/image/kernel"  # starts, too, some seconds later
+    mv "$unpacked/boot/vmlinuz-$version" "$unpacked/image/kernel"  # also boots, some seconds slower
   PATH=$PATH:/usr/sbin:/sbin build_initramfs "$unpacked" "$version" "$unpacked/image/initramfs"
   mv "$unpacked/image" "$2"
   rm -rf "$unpacked"
 }
 
-# Sets `image`. One process at a time: others wait and find it made.
+# Sets `image`. One process at a time builds it: others wait and then use it.
 prepare_image() {
   local recipe lock deb
   { mkdir -p "$cache" && : >> "$cache/lock"; } 2> /dev/null ||

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command where there is an RDMA device: in a virtual machine with Soft-RoCE. See --help.
+# Runs a command with an RDMA device: in a virtual machine with Soft-RoCE. See --help.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -50,7 +50,7 @@ skip() { say "skipped: $*"; exit 77; }
 wrong() { fail "$*; --help lists the options"; }
 
 timeout=300 share='' log='' cpus='' memory=2048 hosts=1 netem='' offline='' prepare='' names=()
-boot_limit=${SOFT_ROCE_BOOT_LIMIT:-180}  # seconds; a machine takes 10 where nothing else runs
+boot_limit=${SOFT_ROCE_BOOT_LIMIT:-180}  # seconds; a machine takes 10 on an idle host
 number() {  # number OPTION VALUE
   [[ ${2-} =~ ^[1-9][0-9]{0,5}$ ]] || wrong "$1 needs a number of at least 1, not '${2-}'"
 }
@@ -87,10 +87,10 @@ if [ -z "$prepare" ]; then
   [ "$hosts" = 2 ] || [ -z "$netem" ] || wrong "--netem needs --hosts 2: one machine has no wire"
 fi
 
-# Everything of this run lies in one folder, and nothing of it outlives the run.
+# All files of this run are in one folder, which is removed at its end.
 run=$(mktemp -d "${TMPDIR:-/tmp}/soft-roce-XXXXXX" 2> /dev/null) ||
   fail "no folder can be made in ${TMPDIR:-/tmp}; TMPDIR names another one"
-unpacked=''  # a kernel, while its image is made
+unpacked=''  # a kernel, while its image is built
 processes=()
 # shellcheck disable=SC2317  # the trap calls it
 cleanup() {
@@ -120,16 +120,16 @@ prepare_image
 trap - ERR
 [ -z "$prepare" ] || { say "ready: $image"; exit 0; }
 
-# Emulated processors share this machine's clock counter. The kernel would not believe it, and the next best
-# clock takes a system call to read; nor can it measure the counter's frequency on a busy machine: it was
-# seen to be wrong eightfold, and every time limit with it.
-# What is slow emulated, the kernel and the libraries do without: copying byte by byte (rep movsb), a change of mode
-# around each access to a program's memory, a fifth level of page tables.
+# Emulated processors share this machine's clock counter. By default the kernel does not trust it,
+# and the next best clock takes a system call to read. The kernel cannot measure the counter's
+# frequency on a busy machine either: it was once wrong by a factor of eight, and every time limit
+# with it. The processor lacks features that are slow when emulated: copying byte by byte (rep
+# movsb), a change of mode around each access to a program's memory, a fifth level of page tables.
 accelerator=tcg,thread=multi clock='' processor=max,-erms,-fsrm,-smap,-smep,-la57
 if khz=$(python3 "$here/tsc_khz.py"); then clock="tsc=reliable tsc_early_khz=$khz"; fi
 if grep -Eqw 'vmx|svm' /proc/cpuinfo && (: <> /dev/kvm) 2> /dev/null; then accelerator=kvm clock='' processor=max; fi
 
-# What guest/start.sh reads: the job as shell assignments, words and environment ended by NUL.
+# Input of guest/start.sh: the job as shell assignments; words and environment end with NUL.
 write_job() {  # write_job HOST PEER SELF_NUMBER PEER_NUMBER COMMAND...
   local control=$run/control-$1 host=$1 peer=$2 self_number=$3 peer_number=$4 cwd=$PWD tools=$here/tools
   local name limit=$timeout
@@ -156,8 +156,8 @@ boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[H
     wire=(-netdev "stream,id=wire,addr.type=unix,addr.path=$run/wire,server=$([ "$1" = a ] && echo on || echo off)"
       -device "virtio-net-pci,netdev=wire,mac=52:54:00:00:00:0$2,romfile=")
   fi
-  # An emulated kernel that patches itself (static keys) may turn in circles for good: after 90 s that is a broken machine,
-  # which has not to be waited for.
+  # An emulated kernel that patches itself (static keys) may loop endlessly: after 90 s the machine
+  # is considered broken, and need not be waited for.
   timeout -k 5 $((boot_limit + timeout + 30)) qemu-system-x86_64 \
     -nodefaults -no-user-config -display none -no-reboot \
     -accel "$accelerator" -cpu "$processor" -smp "$cpus" -m "$memory" \
@@ -173,7 +173,7 @@ boot() {  # boot HOST MAC_END: starts the machine; its process goes to machine[H
     "${wire[@]}" < /dev/null > "$control/qemu.log" 2>&1 &
   machine[$host]=$!
   processes+=("$!")
-  # The other machine stays up until this one has ended, in whatever way.
+  # The other machine stays up until this one has ended, normally or not.
   { tail --pid="$!" -f /dev/null; : > "$share/.hosts/$host/gone"; : > "$share/.hosts/$host/ended"; } &
 }
 
@@ -192,7 +192,7 @@ await() {  # await HOST
   wait "${machine[$host]}" || true
 }
 
-# From the first fault of the kernel on, 100 lines; without one the last 60.
+# The first kernel fault and the lines after it, 100 lines; without a fault the last 60.
 end_of_log() {
   awk '/BUG: |Oops: |general protection fault|Kernel panic|kernel BUG at/ && !first { first = NR }
     { lines[NR] = $0 }
@@ -200,7 +200,7 @@ end_of_log() {
       for (i = from < 1 ? 1 : from; i <= to; ++i) print lines[i] }'
 }
 
-outcome() {  # outcome HOST: sets `code` and `broke_down`, and prints a line for everything that is not 0
+outcome() {  # outcome HOST: sets `code` and `broke_down`, and prints every result except 0
   local host=$1 control=$run/control-$1 of=''
   broke_down=''
   [ "$hosts" = 1 ] || of=" of host $host"
@@ -239,7 +239,7 @@ if [ "$hosts" = 2 ]; then
 fi
 await a
 [ "$hosts" = 1 ] || await b
-# A machine that never opened its outputs left their readers waiting.
+# A machine that never opened its outputs would leave their readers waiting.
 for fifo in "$run"/control-*/{out,err}; do : <> "$fifo"; done
 wait "${readers[@]}" || true
 
@@ -247,7 +247,7 @@ outcome a
 if [ "$hosts" = 2 ]; then
   result=$code broken=$broke_down
   outcome b
-  # What failed counts before what was skipped.
+  # A failure takes precedence over a skipped test.
   case $result,$code in
     0,* | 77,[!0]*) ;;
     *) code=$result broke_down=$broken ;;

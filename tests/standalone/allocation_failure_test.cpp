@@ -1,6 +1,7 @@
-// G3: the n-th allocation fails, for every n: while a Context and its Worker are made, during a whole session, and
-// during one of messages, calls and a stream. It ends with no_memory on what was hit, never with the end of the
-// program; a connection that was up before carries on, the next session goes well, and nothing is left behind.
+// G3: the n-th allocation fails, for every n: during the creation of a Context and its Worker,
+// during a complete session, and during one of messages, calls and a stream. The affected operation
+// fails with no_memory, and the program never ends. An established connection still works, the next
+// session succeeds, and nothing is left behind.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/applies.hpp>
@@ -36,7 +37,7 @@ namespace {
 const applies heap_can_fail{counts_allocations, "TSan's operator new cannot be made to fail"};
 const applies on_a_device = only_on(transport::kind::verbs, "it takes a device");
 constexpr std::array<failing, 2> manners{failing::once, failing::from_then_on};
-constexpr std::uint64_t most = 5000;  // allocations; no session takes as many
+constexpr std::uint64_t most = 5000;  // allocations; no session makes as many
 
 template <class Play>
 outcome attempt(std::uint64_t n, failing how, Play play) {
@@ -62,7 +63,7 @@ outcome attempt(std::uint64_t n, failing how, Play play) {
 }
 
 void fail_each_of_opening(transport::kind over, failing how) {
-  { const stage first({}, over); }  // librdmacm keeps the devices it has found open
+  { const stage first({}, over); }  // librdmacm keeps devices that it opened
   const std::size_t open_before = open_descriptors();
   std::uint64_t n = 1;
   for (; n < most; ++n) {
@@ -79,7 +80,7 @@ void fail_each_of_opening(transport::kind over, failing how) {
 
 // ---- a session of messages ----
 
-// Both sides of it; what is known of a message that nobody waits for.
+// Both sides of it, and the state of a message without a receive.
 struct talk {
   explicit talk(stage& s)
       : on(s),
@@ -130,7 +131,7 @@ task<> say_all(talk* t, std::size_t size) {
   constexpr std::span<const std::byte> no_header;
   const int before = t->heard;
   co_await client.am_send(1, no_header, out);
-  // Whom there was no memory for to be handled nobody waits for.
+  // A message without memory for its handler is not waited for.
   while (t->heard == before && t->server.handler_failures() == 0 &&
          server.state() == endpoint_state::connected) {
     co_await yield();
@@ -173,18 +174,20 @@ task<> message_session(stage& on) {
   co_await t.between->client.close();
 }
 
-// A connection that has ended on a device may keep its descriptor until the peer's last word is here.
+// A connection that has ended on a device may keep its descriptor until the peer's last message
+// arrives.
 void await_descriptors(stage& s, std::size_t before) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (open_descriptors() > before && std::chrono::steady_clock::now() < until) s.loop().turn();
 }
 
-// Of `step` allocations one: from the first on where one fails, else from the second.
+// Fails every `step`-th allocation. Starts with the first for failing::once, else (if `step` > 1)
+// with the second.
 void fail_each_of_session(transport::kind over, failing how, task<> (*one)(stage&),
                           std::uint64_t step = 1) {
   stage s({}, over);
   wire healthy = s.play([](stage& on) -> task<wire> { return connect(on); });
-  // Twice: what is had when it is first used is here then.
+  // Twice: then everything that is allocated at its first use exists.
   for (int i = 0; i < 2; ++i) {
     s.play([](stage& on, wire* w) -> task<> { return use(on, w); }, &healthy);
     s.play(one);
@@ -251,7 +254,7 @@ TEST_CASE("G3: the n-th allocation of messages, calls and a stream fails, for ev
 
 namespace {
 
-// How it is refused while there is no memory at all.
+// Result of starting the operation without any memory.
 template <class Operation>
 errc without_memory(Operation op) {
   fail_allocation(1, failing::from_then_on);
@@ -282,7 +285,7 @@ task<> refusals(stage& on) {
   wire w = co_await connect_in_time(on, with(t.client), with(t.server));
   Endpoint& to = w.client;
   const Slice whole = t.out.all();
-  // What is had when it is first used is here then.
+  // Then everything that is allocated at its first use exists.
   message_send_operation first = to.tag_send(1, whole).start();
   co_await t.server.tag_recv(1, t.in);
   co_await first;
@@ -328,7 +331,7 @@ TEST_CASE("what is refused while there is no memory is refused by its code [tcp]
 
 namespace {
 
-// Receives on so many connections that the client's Worker has no room for another request.
+// Receives on enough connections that the client's Worker has no slot for another request.
 struct full_worker {
   std::vector<wire> wires;
   std::vector<recv_operation> receives;
@@ -344,7 +347,7 @@ task<full_worker> fill_up(stage& on, Slice room) {
     f.wires.push_back(std::move(w));
   }
   f.receives.reserve(f.wires.size() * depth);
-  // One of a single slice may be held, and then has no slot.
+  // A receive of a single slice may be held, and then has no slot.
   const std::array halves{room.first(room.size() / 2), room.part(room.size() / 2, room.size() / 2)};
   for (wire& w : f.wires) {
     for (std::uint32_t i = 0; i < depth; ++i) {
@@ -381,7 +384,7 @@ task<> write_without_room(stage& on) {
     CHECK(after.code() == errc::no_memory);
     const result<std::size_t> cut = co_await t.far->read_some(t.in.bytes()).result();
     CHECK(is_loss(cut.code()));
-    // There is memory again, and what was there before is well.
+    // Memory is available again, and earlier connections work.
     wire next = co_await connect_in_time(on);
     co_await use(on, &next);
   }
@@ -400,13 +403,14 @@ TEST_CASE("G3: a stream ends with no_memory where its Worker has no room for a p
   s.play(write_without_room);
 }
 
-// Slots of datagrams have more than those of connections: all of it, or nothing.
+// Slots of datagrams need more memory than those of connections: all of it is allocated, or
+// nothing.
 TEST_CASE("G3: a datagram's request that there is no room for is refused, and the next is not" *
           heap_can_fail) {
   stage s({}, transport::kind::sim);
   s.play([](stage& on) -> task<> {
     constexpr std::uint32_t depth = 4096;
-    constexpr std::uint32_t parts = 3;  // allocations of one growth, at least
+    constexpr std::uint32_t parts = 3;  // minimum allocations of one growth
     endpoint_options deep;
     deep.recv_depth = depth;
     const MemoryRegion room = client_memory(on, 64);
@@ -433,7 +437,7 @@ TEST_CASE("G3: a datagram's request that there is no room for is refused, and th
     CHECK(refused >= static_cast<int>(parts) - 1);
     const std::size_t posted = receives.size();
     CHECK(on.client().counters().inflight == posted);
-    // Each of them is there, and no two are one.
+    // All of them exist, and no two share a slot.
     for (DatagramEndpoint& port : ports) co_await port.close();
     for (datagram_recv_operation& r : receives) {
       const result<Datagram> end = co_await r.result();
@@ -467,7 +471,7 @@ bytes_said greeting(protocol::hello what) {
   return framed({.kind = protocol::frame_kind::hello, .word = protocol::frame_version}, body);
 }
 
-// Each of them is what the connection ends for; those of the second list come behind a hello.
+// Each of them ends the connection; those of the second list follow a hello.
 const protocol::hello good_hello{
     .eager_bytes = 8192, .credits = 4, .offers = 8, .rails = 1, .devices = 1};
 std::vector<bytes_said> first_frames() {
@@ -506,7 +510,7 @@ std::vector<bytes_said> malformed_requests() {
           raw({1, 3, 0, 99}, 24),          raw({1, 2, 0xF8}, 48), raw({1, 2}, 16)};
 }
 
-// While there is no memory for a sentence, or for part of it.
+// Waits for the end without memory for a message text, or for a part of it.
 task<> until_it_ends(const Endpoint& there, std::uint64_t n, failing how) {
   fail_allocation(n, how);
   while (there.state() != endpoint_state::closed) co_await yield();

@@ -1,4 +1,4 @@
-// What the data path takes from the heap once it is warm: nothing, on every transport.
+// Once warm, the data path takes nothing from the heap, on every transport.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
@@ -14,7 +14,7 @@ using namespace cordma::test;
 
 namespace {
 
-// Those that every machine has; on a device, the one that is named.
+// The transports that every machine has; on a device, the selected one.
 std::vector<transport::kind> transports() {
   if (transport_under_test() == transport::kind::verbs) return {transport::kind::verbs};
   return {transport::kind::shm, transport::kind::tcp, transport::kind::sim};
@@ -86,7 +86,7 @@ task<> measure(ground& g, named_round what) {
   for (int i = 0; i < rounds_counted; ++i) co_await what.run(g);
   const std::uint64_t taken = allocations() - before;
   const auto frames = static_cast<std::uint64_t>(rounds_counted);
-  // A sanitizer wants the frame of every round from the heap, to watch over it.
+  // A sanitizer allocates the frame of every round from the heap, to check it.
   CHECK(taken == (frame_pool::keeps_frames() ? 0 : frames));
 }
 
@@ -126,8 +126,8 @@ std::uint64_t round_trips() {
   return sanitized ? 20'000 : rounds_under_test(1'000'000, counted_on_device);
 }
 
-// To the server and back, each way into a buffer of a pool and out of it again: in a loop of its own,
-// so that not even the frame of a coroutine is asked for.
+// To the server and back. Each direction uses a buffer of a pool and returns it. A separate loop
+// avoids even the frame of a coroutine.
 task<> there_and_back(Endpoint& client, Endpoint& server, BufferPool& mine, BufferPool& theirs,
                       std::uint64_t times) {
   for (std::uint64_t i = 0; i < times; ++i) {
@@ -173,7 +173,7 @@ TEST_CASE(
 
 namespace {
 
-// Waited for, woken by the peer's notice, set and read: `frames` coroutines a round.
+// One round of waiting, waking by the peer's notice, setting and reading takes `frames` coroutines.
 constexpr std::uint64_t frames = 3;
 task<> wake_each_time(SyncEvent& event, RemoteSyncEvent& remote, int times) {
   for (int i = 0; i < times; ++i) {

@@ -1,5 +1,6 @@
-// Memory that the CPU cannot touch, over verbs: an RDMA device of this process alone moves the bytes through
-// an alias, and the memory itself is mapped without any right, so that a touch ends the program by a signal.
+// Memory that the CPU cannot touch, over verbs: an RDMA device emulated in this process moves the
+// bytes through an alias. The memory itself is mapped without access rights, so that a touch ends
+// the program by a signal.
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 #include <support/stage.hpp>
@@ -32,11 +33,12 @@ namespace {
 
 constexpr std::size_t room_bytes = std::size_t{1} << 18;
 constexpr memory_place on_device{.kind = memory_kind::device, .device = 3};
-// About the bounds of what goes inline (64), of what is copied behind a head (512) and of eager_bytes (8192).
+// Around the limits of inline data (64), of data copied behind a head (512), and of eager_bytes
+// (8192).
 constexpr std::array<std::size_t, 14> sizes{1,   8,    63,   64,   65,   480,    496,
                                             497, 4096, 8176, 8177, 8192, 20'000, 200'000};
 
-// Of one page or more: what devices see, and what they find there.
+// One or more pages: the address for devices, and their contents.
 class device_memory {
  public:
   explicit device_memory(std::size_t bytes) : bytes_(bytes) {
@@ -122,7 +124,7 @@ struct ground {
   }
 };
 
-// The same with Messages on both sides.
+// The same, with Messages on both sides.
 struct frames {
   explicit frames(cordma::access rights = every_right)
       : on(rights), near(on.worker), far(on.worker) {}
@@ -173,7 +175,7 @@ TEST_CASE("device memory knows its kind and device, and gives its address withou
 TEST_CASE("bytes() and as() of device memory end the program, with the kinds printed") {
   const auto ends = [](void (*touch)(const MemoryRegion&)) {
     child_process doing([touch](wire_to_peer&) {
-      std::signal(SIGABRT, SIG_DFL);  // the end of this process alone, and no failed test
+      std::signal(SIGABRT, SIG_DFL);  // ends this process only, without a failed test
       const ground g;
       touch(g.near_device);
       return 0;
@@ -225,7 +227,7 @@ TEST_CASE("device memory is sent from and received into, inline sizes too [14 si
 TEST_CASE("gathered, batched and renewed requests leave device memory to the device") {
   ground g;
   g.play([](ground& on) -> task<> {
-    // Host and device memory in one message, short enough to go inline.
+    // Host and device memory in one message, short enough for inline data.
     fill(on.near_host.bytes().first(8), 1);
     fill(on.near_bytes.content().first(8), 2);
     const std::array<Slice, 2> gathered{on.near_host.all().first(8), on.near_device.all().first(8)};
@@ -343,7 +345,7 @@ TEST_CASE("a tagged message from device memory is read by its receiver, of any k
       CHECK(got.bytes == size);
       CHECK(filled(on.far_bytes.content().first(size), size));
 
-      // It is here before anybody wants it.
+      // The message arrives before its receive.
       std::ranges::fill(on.far_bytes.content(), std::byte{0});
       message_send_operation early = on.near.tag_send(2, from).start();
       co_await arrived(&m.far, 2);
@@ -383,7 +385,7 @@ TEST_CASE("a message that lies in host memory is not received into device memory
       const Slice from = on.near_host.all().first(size);
       const Slice into_device = on.far_device.all().first(size);
       const Slice into_host = on.far_host.all().first(size);
-      // The receives wait: the first two fail, the third gets it.
+      // Three receives wait: the first two fail, the third gets the message.
       tag_recv_operation first = m.far.tag_recv(1, into_device).start();
       tag_recv_operation second = on.far.tag_recv(1, into_device).start();
       tag_recv_operation third = m.far.tag_recv(1, into_host).start();
@@ -396,7 +398,7 @@ TEST_CASE("a message that lies in host memory is not received into device memory
       CHECK(refused(refused_first, why));
       CHECK(refused(refused_second, why));
 
-      // None waits behind the one that fails: it is kept.
+      // No receive waits behind the failing one: the message is kept.
       std::ranges::fill(on.far_host.bytes(), std::byte{0});
       tag_recv_operation alone = m.far.tag_recv(2, into_device).start();
       co_await on.near.tag_send(2, from);
@@ -408,7 +410,7 @@ TEST_CASE("a message that lies in host memory is not received into device memory
       co_await m.far.tag_recv(2, into_host);
       CHECK(filled(on.far_host.bytes().first(size), size));
 
-      // Claimed, it can still be read.
+      // A claimed message can still be read.
       co_await on.near.tag_send(3, from);
       co_await arrived(&m.far, 3);
       std::optional<TaggedMessage> claimed = m.far.tag_claim(3);
@@ -418,7 +420,7 @@ TEST_CASE("a message that lies in host memory is not received into device memory
       const TagReceived read = co_await claimed->read(into_host);
       CHECK(read.bytes == size);
     }
-    // Nothing at all is nothing to carry.
+    // An empty message needs no copy.
     co_await on.near.tag_send(4, Slice());
     const TagReceived nothing = co_await m.far.tag_recv(4, on.far_device);
     CHECK(nothing.bytes == 0);
@@ -445,7 +447,7 @@ TEST_CASE("a long message from host memory comes into device memory, if a device
     co_await on.near.tag_send(2, unread);
     co_await written;
     CHECK(filled(on.far_bytes.content().first(size), 2));
-    // Only in pieces, by the CPU.
+    // Possible only in pieces, by the CPU.
     message_send_operation sending = on.near.tag_send(3, unread).start();
     co_await arrived(&m.far, 3);
     const result<TagReceived> refused_late =
@@ -478,7 +480,7 @@ namespace {
 
 struct handled {
   Slice into;
-  std::vector<std::size_t> along;  // bytes that came with each message
+  std::vector<std::size_t> along;  // bytes that arrived with each message
   int count = 0;
 };
 
@@ -511,7 +513,7 @@ TEST_CASE(
       CHECK(filled(on.far_host.bytes().first(size), size));
     }
     CHECK(std::ranges::count(by_device.along, 0U) == std::ssize(sizes));
-    // A short one from host memory came along, and only the CPU could take it from there.
+    // A short message from host memory arrived eagerly, and only the CPU could copy it.
     fill(on.near_host.bytes().first(8), 9);
     co_await on.near.am_send(1, no_header, on.near_host.all().first(8));
     co_await on.near.am_send(2, no_header, on.near_host.all().first(8));
@@ -608,7 +610,7 @@ namespace {
 struct service : frames {
   Requests asks{near};
   Requests answers{far};
-  result<void> from_device;  // what became of a response from there
+  result<void> from_device;  // result of a response from there
 };
 
 task<> answer(service* s, Request r) {

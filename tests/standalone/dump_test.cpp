@@ -1,4 +1,5 @@
-// The signal on which a process reports where it waits: in every thread, at any moment, bounded, without allocating.
+// The signal that makes a process report its waits: in every thread, at any moment, bounded,
+// without allocating.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
@@ -31,7 +32,7 @@ using namespace cordma::test;
 
 namespace {
 
-// Standard error goes to a file as long as it lives.
+// Redirects standard error to a file during its lifetime.
 class captured_errors {
  public:
   captured_errors() {
@@ -84,7 +85,7 @@ TEST_CASE("a signal makes every thread report its own reactors, one that is stuc
     reactor r({.mode = wait_mode::polling});
     r.post([&release] {
       while (!release) {
-        // ThreadSanitizer lets a signal in at such a call only.
+        // ThreadSanitizer delivers signals only at such a call.
         if constexpr (sanitized) ::poll(nullptr, 0, 0);
       }
     });
@@ -104,7 +105,8 @@ TEST_CASE("a signal makes every thread report its own reactors, one that is stuc
   const reactor mine;
   {
     const captured_errors errors;
-    // One that does not sleep or spin yet answers too; so it is asked until the answer comes.
+    // A thread that does not sleep or spin yet also reports, so this repeats until the expected
+    // report.
     while (errors.count(", inside a pass") == 0 || errors.count(", asleep") == 0 ||
            errors.count("wait_for at standalone/dump_test.cpp") == 0) {
       ::raise(SIGUSR1);
@@ -192,7 +194,7 @@ TEST_CASE("a report may come at any moment: while connections come, work and clo
     }
     const itimerval off{};
     ::setitimer(ITIMER_REAL, &off, nullptr);
-    // One reactor, two Workers: each report is whole.
+    // One reactor, two Workers: each report is complete.
     CHECK(errors.count("\n  tasks: ") == errors.count(": 1 reactors\n"));
   }
   std::signal(SIGALRM, SIG_DFL);

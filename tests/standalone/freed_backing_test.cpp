@@ -1,4 +1,4 @@
-// E2: who frees the memory of a counter too early is told by AddressSanitizer, in a process that it ends.
+// E2: AddressSanitizer reports a counter's memory that is freed too early, and ends the process.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/process.hpp>
@@ -40,7 +40,7 @@ void use_up(freed when) {
   if (when == freed::before_it_is_used) static_cast<void>(event.blocking_add(1));
 }
 
-// What a process says on its standard error that does so; empty where it ended well.
+// The standard error of a process that frees the memory early; empty if the process succeeded.
 std::string told(freed when) {
   std::FILE* const said = std::tmpfile();
   REQUIRE(said != nullptr);

@@ -1,4 +1,4 @@
-// What an idle Worker costs, and that the library has no thread of its own.
+// CPU time of an idle Worker, and that the library has no threads.
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 #include <support/stage.hpp>
@@ -31,7 +31,7 @@ std::ptrdiff_t threads() {
 
 constexpr std::array<transport::kind, 2> with_descriptors{transport::kind::shm,
                                                           transport::kind::tcp};
-// What a process has.
+// Objects of a process.
 struct side {
   side(transport::kind over, wait_mode mode)
       : context(only(over)), worker(context, reactor_options{.mode = mode}) {}
@@ -44,10 +44,10 @@ struct side {
   Worker worker;
 };
 
-// Long against the cost of one pass, short against a person's patience.
+// Long compared with one pass, and short for a test.
 constexpr duration window = std::chrono::milliseconds(1500);
 
-// What this process uses while nothing happens on its connection for `window`.
+// CPU time that this process uses while its connection is idle for `window`.
 task<duration> idle(side* own, Endpoint* peer) {
   MemoryRegion room = own->context.allocate(8).value();
   recv_operation waiting = peer->recv(room).start();
@@ -73,7 +73,8 @@ task<> ask(side* own, wire_to_peer* server, std::string address) {
   Endpoint peer = co_await own->worker.connect(std::move(address));
   const duration used = co_await idle(own, &peer);
   CHECK(used * 100 < window);
-  const duration used_there(std::stoll(server->hear()));  // it is as far as this one, or nearly
+  // the server is at the same point, or nearly
+  const duration used_there(std::stoll(server->hear()));
   CHECK(used_there * 100 < window);
   co_await peer.close();
 }
@@ -112,7 +113,7 @@ TEST_CASE("D3: a whole session starts no thread, and nothing moves while nobody 
     MemoryRegion in = server_memory(s, 100'000);
     recv_operation receiving = w.server.recv(in).start();
     send_operation sending = w.client.send(out).start();
-    // What the process did by itself so far: nothing but what was posted.
+    // So far the process has done nothing beyond the posted requests.
     CHECK_FALSE(receiving.done());
     CHECK(threads() == before);
     s.play(

@@ -1,5 +1,5 @@
-// Limits of the process and of the file system: what cannot be had is an error that says what to raise, and
-// what needs none of it works on.
+// Limits of the process and of the file system: an operation that exceeds one fails with an error
+// that names the limit to raise, and operations that need none of it still work.
 #include <doctest/doctest.h>
 #include <cordma/net/transport/shm/names.hpp>
 #include <support/applies.hpp>
@@ -27,7 +27,7 @@ using namespace cordma::test;
 
 namespace {
 
-// Sets a soft limit as long as it lives.
+// Sets a soft limit during its lifetime.
 class soft_limit {
  public:
   soft_limit(__rlimit_resource what, rlim_t to) : what_(what) {
@@ -71,13 +71,13 @@ bool tell(const char* file, const std::string& text) {
   return static_cast<bool>(out << text << std::flush);
 }
 
-// One page, and no room for another file; seen by this process only.
+// Mounts a file system with one page and no space for another file; visible to this process only.
 bool mount_tiny(const std::string& directory) {
   if (::unshare(CLONE_NEWNS) != 0) {
     const std::string user = std::to_string(::geteuid());
     const std::string group = std::to_string(::getegid());
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
-    // Who is nobody in its own namespace owns nothing there either.
+    // An unmapped user owns nothing in its namespace either.
     if (!tell("uid_map", user + ' ' + user + " 1") || !tell("setgroups", "deny") ||
         !tell("gid_map", group + ' ' + group + " 1")) {
       return false;
@@ -100,7 +100,7 @@ int listen_where_nothing_fits(const std::string& directory) {
   if (refused.ok() || refused.code() != errc::no_memory) return 1;
   if (!has(refused.why().message(), directory.c_str())) return 2;
   if (!has(refused.why().message(), "free space")) return 3;
-  // One inode more than the directory and the lock need: now the socket does not fit.
+  // One inode more than the directory and the lock need: the socket does not fit.
   if (::mount("none", directory.c_str(), "tmpfs", MS_REMOUNT, "nr_inodes=2") != 0) return 4;
   const auto half = adapter->listen({"", 4711});
   if (half.ok() || half.code() != errc::no_memory) return 5;
@@ -109,7 +109,8 @@ int listen_where_nothing_fits(const std::string& directory) {
   return adapter->listen({"", 4711}).ok() ? 0 : 8;
 }
 
-// An eighth of the ports that tcp chooses from: processes listen there whose files were removed.
+// Occupies an eighth of the ports that tcp chooses from, like listening processes with removed
+// files.
 class taken_ports {
  public:
   explicit taken_ports(const std::string& directory) {
@@ -123,7 +124,7 @@ class taken_ports {
       names_.push_back(std::move(name->second));
     }
   }
-  // Of both parities: the kernel prefers one.
+  // Includes both parities: the kernel prefers one.
   [[nodiscard]] static bool takes(unsigned port) { return port / 2 % 8 == 0; }
 
  private:
@@ -184,7 +185,7 @@ struct attempt {
   failure why{errc::ok};
 };
 
-// Whatever a Worker is asked for, and what came of it.
+// Every request to a Worker, with its result.
 task<> ask_for_all(stage& on, std::vector<attempt>* tried) {
   const auto note = [tried](const char* what, const auto& r) {
     tried->push_back({what, r.ok() ? failure(errc::ok) : r.why()});
@@ -210,7 +211,7 @@ task<> ask_for_all(stage& on, std::vector<attempt>* tried) {
   note("connect", connected);
 }
 
-// How many failed.
+// Returns the number of failed attempts.
 int judge(const std::vector<attempt>& tried) {
   int failed = 0;
   for (const attempt& a : tried) {
@@ -231,9 +232,7 @@ TEST_CASE(
     "well [verbs]" *
     only_on(transport::kind::verbs, "it takes a device")) {
   constexpr std::size_t most = 40;  // descriptors that a stage and a connection take, and more
-  {
-    const stage first({}, transport::kind::verbs);
-  }  // librdmacm keeps the devices it has found open
+  { const stage first({}, transport::kind::verbs); }  // librdmacm keeps devices that it opened
   int failed = 0;
   std::string why;
   for (std::size_t left = 0; left <= most; ++left) {
@@ -287,14 +286,14 @@ TEST_CASE(
   rlimit most{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &most) == 0);
   {
-    const soft_limit descriptors(RLIMIT_NOFILE, most.rlim_max);  // as many as there may be
+    const soft_limit descriptors(RLIMIT_NOFILE, most.rlim_max);  // as high as allowed
     const taken_ports taken(name);
     context_options both;
     both.transports = {transport::kind::shm, transport::kind::tcp};
     both.shm.directory = name;
     Context context(both);
     Worker worker(context);
-    for (int i = 0; i < 200; ++i) {  // so that what tcp finds free is taken on shm at times
+    for (int i = 0; i < 200; ++i) {  // so that a port that is free on tcp is sometimes taken on shm
       const result<Listener> l = worker.listen("127.0.0.1:0");
       REQUIRE(l.ok());
       CHECK_FALSE(taken_ports::takes(l->bound().port));

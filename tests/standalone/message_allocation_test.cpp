@@ -1,4 +1,4 @@
-// Messages, requests and streams that are warm take nothing from the heap.
+// Once warm, messages, requests and streams take nothing from the heap.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/message_wire.hpp>
@@ -38,7 +38,7 @@ task<> note(auto_event* done, ActiveMessage) {
   co_return;
 }
 
-// Matched before and after it arrives, short and long; then as an active message.
+// Matched before and after it arrives, eager and rendezvous; then as an active message.
 task<> exchange(party* p, Slice from, Slice into, int times) {
   constexpr std::span<const std::byte> no_header;
   for (int i = 0; i < times; ++i) {
@@ -60,7 +60,8 @@ task<> echo(Slice room, Request r) {
   if (r.wants_response()) co_await r.respond(room.first(r.size()));
 }
 
-// Answered as messages and by writing; acknowledged; withdrawn by nobody.
+// Calls with eager and written responses, notifications, and acknowledged notifications; none is
+// withdrawn.
 task<> ask(Requests* by, Endpoint* to, Slice from, Slice into, int times) {
   const call_options late{.timeout = std::chrono::hours(1)};
   for (int i = 0; i < times; ++i) {
@@ -85,7 +86,8 @@ task<> pour(Stream* from, Stream* to, std::span<std::byte> bytes, int times) {
   }
 }
 
-// Nothing, but where the frames of coroutines are not kept: how many those are, the transport decides.
+// No allocation, unless the frames of coroutines are not kept: their number depends on the
+// transport.
 void check_taken(std::uint64_t taken) {
   if (frame_pool::keeps_frames()) CHECK(taken == 0);
 }

@@ -1,4 +1,4 @@
-// What registering memory costs does not depend on how much else the process has mapped.
+// The time to register memory does not depend on the number of other mappings in the process.
 #include <doctest/doctest.h>
 #include <support/applies.hpp>
 #include <support/stage.hpp>
@@ -41,7 +41,7 @@ bool kernel_finds_mappings() {
   return ::ioctl(maps.get(), query_one, nullptr) != 0 && errno != ENOTTY;
 }
 
-// A page that may be written, and one behind it that nobody may touch: no two of them are one mapping.
+// A writable page, followed by an inaccessible one, so that no two objects share a mapping.
 class guarded {
  public:
   guarded() : at_(::mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
@@ -69,7 +69,7 @@ std::uint64_t read_for_one(Context& context, const guarded& memory) {
   return bytes_read() - before;
 }
 
-// PROCMAP_QUERY of this thread fails as on a kernel that does not know it.
+// Makes PROCMAP_QUERY fail in this thread, as on a kernel without it.
 void forbid_query() {
   std::array<sock_filter, 6> rules{
       {{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},

@@ -1,4 +1,4 @@
-// Operations that are made once and used for ever: a million requests over four objects.
+// Operations that are made once and reused without limit: a million requests with four objects.
 #include <doctest/doctest.h>
 #include <support/alloc_count.hpp>
 #include <support/stage.hpp>
@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kept = 4;
 
-// Four receives and four sends stay in flight; each goes out again with another buffer than before.
+// Four receives and four sends stay in flight; each is started again with another buffer than
+// before.
 task<> resubmit(wire& w, MemoryRegion& out, MemoryRegion& in, std::uint64_t requests) {
   constexpr std::size_t size = 8;
   constexpr std::size_t buffers = kept * 2;
@@ -50,7 +51,7 @@ task<> resubmit(wire& w, MemoryRegion& out, MemoryRegion& in, std::uint64_t requ
 TEST_CASE(
     "D12: a million requests (50,000 under a sanitizer) over four operations, buffers swapped, "
     "nothing allocated") {
-  // A sanitizer is slow, and looks at memory, for which less is enough.
+  // A sanitizer is slow, and it checks memory, for which fewer requests suffice.
   const std::uint64_t requests = sanitized ? 50'000 : rounds_under_test(1'000'000);
   for (transport::kind over : {transport::kind::shm, transport::kind::tcp, transport::kind::sim}) {
     CAPTURE(transport::name(over));

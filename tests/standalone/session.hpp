@@ -1,4 +1,5 @@
-// A whole session on a stage, for tests in which something is not to be had, and what may become of it.
+// A complete session on a stage, for tests in which a resource is missing, and its possible
+// results.
 #pragma once
 
 #include <support/stage.hpp>
@@ -11,11 +12,11 @@
 
 namespace cordma::test {
 
-// Bytes: a message that is copied, and one that is fetched where a transport fetches.
+// Bytes: a message that is copied, and one that is fetched if the transport can fetch.
 inline constexpr std::array<std::size_t, 2> session_sizes{8, 20'000};
 
-// As connect(), and it ends where one side ends: a request that was lost is nobody's to wait for.
-// For transports of real time. Waits without allocating, so that all allocations are of the library.
+// Like connect(), but ends when one side ends, so that it does not wait for a lost request. For
+// transports in real time. Waits without allocating, so that all allocations belong to the library.
 inline task<wire> connect_in_time(stage& on, connect_options to = {}, connect_options from = {}) {
   Listener listener = on.server().listen(on.server_address()).value();
   connect_operation connecting = on.client().connect(on.reach(listener), to).start();
@@ -55,14 +56,15 @@ inline task<> session(stage& on) {
 }
 
 struct outcome {
-  bool came = false;  // what was to fail
+  bool came = false;  // the injected failure occurred
   bool failed = false;
-  bool memory = false;  // what was reported is that there was none
-  bool loss = false;    // ... or that the connection was lost
+  bool memory = false;  // it was reported as missing memory
+  bool loss = false;    // ... or as a lost connection
   std::string why;
 };
 
-// Whether the peer of who ran out may report this: it has only lost its connection, or its message was refused.
+// True if the peer of the failing side may report this: its connection was lost, or its message was
+// refused.
 inline bool is_loss(errc code) {
   return code == errc::connection_reset || code == errc::connection_aborted ||
          code == errc::not_connected || code == errc::rejected || code == errc::io_failed;

@@ -1,4 +1,4 @@
-// What a pass that finds nothing asks of the kernel: a process is traced while it polls in vain.
+// System calls of passes that find nothing: a process is traced while it polls in vain.
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,14 +22,15 @@ using transport::kind;
 namespace {
 
 constexpr int passes = 10'000;
-constexpr auto mark = SYS_getppid;  // nobody else calls it
+constexpr auto mark = SYS_getppid;  // no other code calls it
 
-// The traced process: a connection at rest, polled in vain between two marks. 0: each pass was.
+// The traced process: polls an idle connection in vain between two marks. 0 if every pass found
+// nothing.
 int poll_in_vain(kind over) {
   stage s({}, over);
   wire w = s.play([](stage& on) -> task<wire> {
     endpoint_options
-        patient;  // tcp looks after its peer by a timer, and a timer is something found
+        patient;  // tcp probes its peer by a timer, and an expired timer is not a pass in vain
     patient.peer_timeout = std::chrono::hours(1);
     wire made = co_await connect(on, patient, patient);
     MemoryRegion out = client_memory(on, 8);
@@ -40,7 +41,7 @@ int poll_in_vain(kind over) {
     co_return made;
   });
   MemoryRegion room = server_memory(s, 8);
-  recv_operation receiving = w.server.recv(room).start();  // somebody waits
+  recv_operation receiving = w.server.recv(room).start();  // a receive waits
   int quiet = 0;
   while (quiet < passes) quiet = s.server().poll().value() == 0 ? quiet + 1 : 0;
   int found = 0;
@@ -50,9 +51,9 @@ int poll_in_vain(kind over) {
   return found == 0 ? 0 : 1;
 }
 
-using calls = std::map<std::uint64_t, int>;  // how often each, by number
+using calls = std::map<std::uint64_t, int>;  // number of calls, by system call number
 
-// False where this process may not trace.
+// False if this process may not trace.
 bool trace(kind over, calls& between_marks) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -87,7 +88,7 @@ bool trace(kind over, calls& between_marks) {
   CHECK(marks == 2);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  // Where the machine's clock cannot be read without the kernel, reading it is a call.
+  // On some machines the clock can only be read by a system call.
   between_marks.erase(SYS_clock_gettime);
   return true;
 }
@@ -106,12 +107,12 @@ TEST_CASE("D5: polling in vain makes no system call on sim, next to none on shm,
     for (const auto& [number, times] : made) all += times;
     MESSAGE(all << " system calls in " << passes << " passes");
     if (over == kind::sim) CHECK(all == 0);
-    // Connections that come and go are looked for once in 4096 passes of each of the two Workers.
+    // New and closed connections are checked for once in 4096 passes of each of the two Workers.
     if (over == kind::shm) {
       CHECK(all <= 2 * (passes / 4096 + 1));
       CHECK(made[SYS_epoll_wait] == all);
     }
-    // Bytes of a socket are the kernel's: there is no looking without asking.
+    // The kernel holds a socket's bytes: checking for them takes a system call.
     if (over == kind::tcp) {
       CHECK(all >= passes);
       CHECK(all <= 2 * 2 * passes);  // of each of the two Workers

@@ -1,6 +1,7 @@
-// G3: the n-th call of a system call fails, for every n: while Contexts and Workers are made, and during a
-// whole session. It ends with an error that says what to do, or it does without; a connection that
-// was up before carries on, the next session goes well, and nothing is left behind.
+// G3: the n-th call of a system call fails, for every n: during the creation of Contexts and
+// Workers, and during a complete session. The program receives an error that states a remedy, or
+// continues without the call. An established connection still works, the next session succeeds, and
+// nothing is left behind.
 #include <doctest/doctest.h>
 #include <support/fd_count.hpp>
 #include <support/stage.hpp>
@@ -29,7 +30,7 @@ namespace {
 
 struct system_call {
   const char* name;
-  int os_errno;  // what it fails with
+  int os_errno;  // errno of the failure
 };
 
 constexpr std::array<system_call, 14> all_calls{{{"socket", EMFILE},
@@ -49,16 +50,15 @@ constexpr std::array<system_call, 14> all_calls{{{"socket", EMFILE},
 
 struct {
   system_call failing{"", 0};
-  int left = 0;  // calls until the one that fails; 0: none does
+  int left = 0;  // calls up to the failing one; 0: none fails
   bool came = false;
 } plan;
 
-int left_to_programs =
-    0;  // descriptors that a program which is started just then would get as well
+int left_to_programs = 0;  // descriptors that a program started at that moment would inherit
 
 void closes_on_exec(bool does) { left_to_programs += does ? 0 : 1; }
 
-// Whether this call is to fail; errno says how.
+// True if this call has to fail; errno is set.
 bool fails(std::string_view name) {
   if (plan.left == 0 || name != plan.failing.name || --plan.left != 0) return false;
   plan.came = true;
@@ -76,7 +76,7 @@ long word(const void* p) { return static_cast<long>(reinterpret_cast<std::uintpt
 
 }  // namespace
 
-// They stand before those of the C library.
+// These replace the functions of the C library.
 extern "C" {
 int socket(int family, int type, int protocol) noexcept {
   closes_on_exec((type & SOCK_CLOEXEC) != 0);
@@ -87,7 +87,7 @@ int accept4(int fd, sockaddr* a, socklen_t* n, int flags) {
   return fails("accept4") ? -1 : raw_int(SYS_accept4, fd, word(a), word(n), flags);
 }
 int bind(int fd, const sockaddr* a, socklen_t n) noexcept {
-  const bool fails_now = a->sa_family == AF_UNIX && fails("bind");  // only they take space
+  const bool fails_now = a->sa_family == AF_UNIX && fails("bind");  // only these use space
   return fails_now ? -1 : raw_int(SYS_bind, fd, word(a), n);
 }
 int epoll_create1(int flags) noexcept {
@@ -187,8 +187,8 @@ void fail_each_of_opening(transport::kind over, system_call what) {
   CHECK(n < most);
 }
 
-// An atomic on memory that is not known yet is posted: the Worker keeps places of old values, beside the requests of
-// each connection that it has at once.
+// Posts an atomic on memory that is not known yet: the Worker keeps slots for old values, besides
+// the requests of all its connections.
 task<> fetch_first(stage& on, wire* w) {
   const MemoryRegion word = server_memory(on, 8);
   wire second = co_await connect_in_time(on);
@@ -196,7 +196,7 @@ task<> fetch_first(stage& on, wire* w) {
   co_await second.client.close();
 }
 
-// How many sessions did not go well.
+// Returns the number of failed sessions.
 int fail_each_of_session(transport::kind over, system_call what) {
   stage s({}, over);
   wire healthy = s.play([](stage& on) -> task<wire> { return connect(on); });
@@ -268,7 +268,7 @@ task<> talk_by_default(Worker* client, Worker* server, Context* context) {
 }  // namespace
 
 TEST_CASE("where no transport is asked for by name, one that fails at any point is done without") {
-  // shm needs it, and tcp does not. Who set a setting of shm has not made it there.
+  // shm needs it, and tcp does not. Setting an option of shm does not request shm by name.
   char folder[] = "/tmp/cordma-denied-XXXXXX";
   REQUIRE(::mkdtemp(folder) != nullptr);
   for (const system_call missing :

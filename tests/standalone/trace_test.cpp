@@ -1,5 +1,5 @@
-// The trace: a file of Chrome JSON that holds posts, completions, events and waits; what becomes of it where the file
-// cannot be written, and where the program ends by a failed check.
+// The trace: a file of Chrome JSON with posts, completions, events and waits. Also traces that
+// cannot be written, and programs that end by a failed check.
 #include <doctest/doctest.h>
 #include <support/process.hpp>
 #include <support/stage.hpp>
@@ -65,7 +65,8 @@ void work() {
   worker.run(one_message(&worker, &listener, &context, listener.bound().text()));
 }
 
-// `life` in a process of its own with CORDMA_TRACE; its end as waitpid() reports it, its errors in `errors`.
+// Runs `life` in a separate process with CORDMA_TRACE; returns its status as in waitpid(), its
+// errors go to `errors`.
 int traced(const std::string& trace, const std::string& errors, void (*life)()) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);

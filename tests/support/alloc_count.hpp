@@ -1,11 +1,13 @@
-// Counts what the whole program takes from the heap, by replacing operator new; and makes it fail.
+// Counts the heap allocations of the complete program by replacing operator new, and can make them
+// fail.
 #pragma once
 
 #include <cstdint>
 
 namespace cordma::test {
 
-// Sanitizers make a program many times slower, and TSan brings an operator new that must win.
+// Sanitizers make a program many times slower, and TSan has its own operator new, which must be
+// used.
 #if !defined(__has_feature)
 #define __has_feature(x) 0
 #endif
@@ -23,14 +25,14 @@ inline constexpr bool sanitized = CORDMA_UNDER_TSAN;
 // False under TSan: nothing is counted then, and nothing fails.
 inline constexpr bool counts_allocations = !CORDMA_UNDER_TSAN;
 
-// Calls of any operator new so far, on every thread; and what of it has not been given back.
+// Calls of any operator new so far, on every thread; and the number not yet freed.
 [[nodiscard]] std::uint64_t allocations() noexcept;
 [[nodiscard]] std::uint64_t live_allocations() noexcept;
 
-// The n-th allocation from now on throws std::bad_alloc (1 = the next). 0: none does.
+// Makes the n-th allocation from now on throw std::bad_alloc (1 = the next). 0: none.
 enum class failing : std::uint8_t { once, from_then_on };
 void fail_allocation(std::uint64_t n, failing how = failing::once) noexcept;
-// Whether the allocation that was to fail has come.
+// True if the allocation that has to fail was made.
 [[nodiscard]] bool allocation_failed() noexcept;
 
 }  // namespace cordma::test

@@ -62,8 +62,8 @@ bool is_of(const std::string& files, const left_out& one) {
   return ::fnmatch(files.c_str(), one.file.c_str(), FNM_EXTMATCH) == 0;
 }
 
-// A test of ctest for each case left out of these files, in ctest's own language, under the name and label that the file
-// has on this transport.
+// Declares a ctest test for each case left out of these files, in ctest's language, with the name
+// and label of the file on this transport.
 int declare(const char* program, const char* into, const std::string& files) {
   std::FILE* const out = std::fopen(into, "w");
   if (out == nullptr) return 1;

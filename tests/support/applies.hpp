@@ -1,5 +1,5 @@
-// Where a conformance case applies. A case that does not is not run, and is reported by its name with
-// the reason: as a skipped test of ctest, and in the last lines of the program.
+// The transports to which a conformance case applies. Other cases do not run. Each is reported with
+// its reason: as a skipped test of ctest, and in the last lines of the program.
 #pragma once
 
 #include <cordma/net/transport/types.hpp>
@@ -25,7 +25,7 @@ class applies {
 [[nodiscard]] applies not_on(std::initializer_list<transport::kind> where, const char* reason);
 [[nodiscard]] applies only_on(transport::kind where, const char* reason);
 
-// What main() does around doctest's run; see tests/README.md.
+// The complete run of main() around doctest; see tests/README.md.
 [[nodiscard]] int run_cases(int argc, char** argv);
 
 }  // namespace cordma::test

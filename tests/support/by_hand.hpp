@@ -1,4 +1,4 @@
-// For tests of a transport that look at adapter::arrived() themselves.
+// For tests of a transport that read adapter::arrived() directly.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -8,7 +8,7 @@
 
 namespace cordma::test {
 
-// A queue pair's in_place: nobody calls it.
+// An in_place object for a queue pair; it is never called.
 inline transport::message_taker* by_hand() noexcept {
   struct nobody final : transport::message_taker {
     void on_arrived(transport::arrived_message&) noexcept override { std::abort(); }
@@ -17,7 +17,7 @@ inline transport::message_taker* by_hand() noexcept {
   return &one;
 }
 
-// Room for a poll that gives nothing to it.
+// Size of a poll that never calls in_place directly: less than most_arrived.
 inline constexpr std::size_t most_by_hand = transport::adapter::most_arrived - 1;
 
 }  // namespace cordma::test

@@ -1,4 +1,4 @@
-// How many descriptors this process holds, to see that none is left behind; and a process that gets none.
+// Number of descriptors of this process, to detect leaks; and a process that cannot open any.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ namespace cordma::test {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-// Nothing can be opened while it lives.
+// No descriptor can be opened during its lifetime.
 class no_descriptors {
  public:
   no_descriptors() {

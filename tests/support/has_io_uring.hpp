@@ -1,4 +1,4 @@
-// Whether the kernel, as it is set up here, gives out io_uring: containers often do not.
+// True if the kernel, as configured here, offers io_uring: containers often do not.
 #pragma once
 
 #include <liburing.h>

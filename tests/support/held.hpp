@@ -1,4 +1,4 @@
-// What this process holds of its system, to see that nothing is left behind.
+// System resources of this process, to detect leaks.
 #pragma once
 
 #include <support/fd_count.hpp>
@@ -10,11 +10,11 @@
 
 namespace cordma::test {
 
-// It comes back when the objects go.
+// These counts return to their old values when the objects are destroyed.
 struct held {
   std::size_t descriptors = 0;
-  std::size_t mappings = 0;  // of memory with a name of ours; heap and stacks come and go
-  std::size_t names = 0;     // of ours in /dev/shm
+  std::size_t mappings = 0;  // named by cordma; heap and stacks vary
+  std::size_t names = 0;     // of cordma in /dev/shm
   bool operator==(const held&) const = default;
 };
 

@@ -11,8 +11,8 @@
 
 namespace cordma::testing {
 
-// Runs `broken` in a process of its own: what that wrote to stderr before it was aborted; empty if it was not. What it
-// uses of cordma is made there.
+// Runs `broken` in a separate process and returns its stderr if it was aborted, otherwise an empty
+// string. All objects of cordma that it uses are created there.
 [[nodiscard]] inline std::string last_words(const std::function<void()>& broken) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) return {};
@@ -36,7 +36,7 @@ namespace cordma::testing {
   return aborted ? said : std::string();
 }
 
-// Whether it says so, and all of `what`.
+// True if `words` contains `what`.
 [[nodiscard]] inline bool says(const std::string& words, const std::string& what) {
   return words.find(what) != std::string::npos;
 }

@@ -13,7 +13,7 @@ inline connect_options with(Messages& messages) {
   return o;
 }
 
-// Of both sides.
+// Messages of both sides.
 struct two_messages {
   two_messages(stage& on, const message_options& of_client, const message_options& of_server)
       : client(on.client(), of_client), server(on.server(), of_server) {}

@@ -1,4 +1,4 @@
-// A transport on paper: it has capabilities and keys, and nobody can connect by it.
+// A transport with capabilities and keys only: no connection can be made over it.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>

@@ -32,7 +32,7 @@ wire_to_peer::~wire_to_peer() {
 }
 
 void wire_to_peer::tell(const std::string& line) {
-  // A peer that is gone is noticed when it is asked for something.
+  // A missing peer is detected by the next read.
   static_cast<void>(::send(fd_, line.data(), line.size(), MSG_NOSIGNAL));
 }
 

@@ -1,5 +1,5 @@
-// A forked process that plays the peer, and the pipe between it and the test. Fork ahead of every
-// reactor and thread: the child has none of its parent's.
+// A forked process that acts as the peer, and the pipe between it and the test. Fork before
+// creating any reactor or thread: the child has none of its parent's.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace cordma::test {
 
-// One end of a socket pair: short lines, either way.
+// One end of a socket pair: short lines, in both directions.
 class wire_to_peer {
  public:
   explicit wire_to_peer(int fd) noexcept : fd_(fd) {}
@@ -20,9 +20,9 @@ class wire_to_peer {
   ~wire_to_peer();
 
   void tell(const std::string& line);
-  // Waits for a line; empty when the other side is gone.
+  // Waits for a line; empty if the other side has exited.
   [[nodiscard]] std::string hear();
-  // A line where one is there.
+  // Returns a line if one has arrived.
   [[nodiscard]] std::optional<std::string> hear_now();
 
  private:
@@ -31,19 +31,19 @@ class wire_to_peer {
 
 class child_process {
  public:
-  // `life` is all the process does; it returns 0 where all was well. An exception ends it with 1.
+  // The process runs only `life`, which returns 0 on success. An exception ends it with 1.
   explicit child_process(const std::function<int(wire_to_peer&)>& life);
   child_process(child_process&& other) noexcept;
   child_process& operator=(child_process&&) = delete;
-  // Kills what still runs.
+  // Kills the process if it still runs.
   ~child_process();
 
   [[nodiscard]] wire_to_peer& wire() noexcept { return wire_; }
-  // SIGKILL, and waits until it is dead.
+  // Sends SIGKILL, and waits until the process is dead.
   void kill();
   void stop_it();  // SIGSTOP
   void continue_it();
-  // Waits for its end; its exit status, or 128 + signal.
+  // Waits for its end; returns its exit status, or 128 + signal.
   [[nodiscard]] int join();
 
  private:

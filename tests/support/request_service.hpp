@@ -20,7 +20,7 @@ namespace cordma::test {
 
 using sizes = std::initializer_list<std::size_t>;
 
-// With room for requests of 8192 bytes beside their header.
+// Space for requests of 8192 bytes beside their header.
 inline constexpr message_options roomy{.eager_bytes = 16'384};
 
 struct service {
@@ -32,7 +32,7 @@ struct service {
         asks(client, o),
         answers(server, of_server) {}
   stage* on;
-  MemoryRegion room;  // of the server's
+  MemoryRegion room;  // memory of the server
   Messages client;
   Messages server;
   Requests asks;
@@ -59,7 +59,7 @@ inline constexpr std::uint16_t keep_method = 2;
 inline constexpr std::uint16_t gated_method = 3;
 inline constexpr std::uint16_t length_method = 4;
 
-// Says back what it was asked.
+// Responds with the bytes of the request.
 inline task<> echo(service* p, Request r) {
   if (r.data().size() == r.size()) {
     std::ranges::copy(r.data(), p->room.data());
@@ -75,7 +75,7 @@ inline task<> keep(service* p, Request r) {
   co_return;
 }
 
-// Ends when the gate is open.
+// Completes when the gate is open.
 inline task<> wait_at_gate(service* p, Request) {
   p->most_running = std::max(p->most_running, ++p->running);
   co_await p->gate.wait();
@@ -83,7 +83,7 @@ inline task<> wait_at_gate(service* p, Request) {
   ++p->handled;
 }
 
-// As many bytes as the request says.
+// Responds with as many bytes as the request contains as a number.
 inline task<> answer_length(service* p, Request r) {
   std::uint32_t wanted = 0;
   std::memcpy(&wanted, r.data().data(), sizeof(wanted));

@@ -137,7 +137,7 @@ task<Endpoint> accept_next(Listener& listener, connect_options options) {
 
 task<wire> connect(Worker& client, Listener& listener, std::string address, connect_options to,
                    connect_options accept) {
-  // Side by side: where one of them fails, the other does not wait for it.
+  // Concurrently: if one of them fails, the other does not wait for it.
   std::tuple<Endpoint, Endpoint> ends =
       co_await when_all(client.connect(std::move(address), to), accept_next(listener, accept));
   co_return wire(std::move(std::get<0>(ends)), std::move(std::get<1>(ends)));
@@ -206,7 +206,7 @@ transport::remote_keys flipped_keys(const RemoteSlice& known, std::uint64_t bits
 }
 
 namespace {
-// Changes with every byte, and with a period far above any buffer's.
+// Changes with every byte, and has a period far longer than any buffer.
 std::byte pattern(std::uint64_t seed, std::size_t i) noexcept {
   const std::uint64_t x = (seed + 1) * 0x9E3779B97F4A7C15ULL + i * 0xD1B54A32D192ED03ULL;
   return static_cast<std::byte>(x >> 56);

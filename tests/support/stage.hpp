@@ -1,5 +1,6 @@
-// Two hosts with a Worker each, on one reactor, over the transport under test: where most tests of
-// net/ play. On sim the hosts are simulated and time is virtual; `test` is the toy of toy_transport.hpp.
+// Two hosts with a Worker each, on one reactor, over the transport under test: used by most tests
+// of net/. On sim the hosts are simulated and time is virtual; `test` is the toy of
+// toy_transport.hpp.
 #pragma once
 
 #include <cordma/cordma.hpp>
@@ -20,28 +21,29 @@ class network;
 
 namespace cordma::test {
 
-// What CORDMA_TEST_TRANSPORT names; shm where it is not set.
+// The transport that CORDMA_TEST_TRANSPORT names; shm if it is not set.
 [[nodiscard]] transport::kind transport_under_test();
 
-// How Workers wait whose test does not choose it, as CORDMA_TEST_WAIT says: polling where it is not set.
+// Wait mode of Workers in tests that do not choose it, from CORDMA_TEST_WAIT; polling if it is not
+// set.
 [[nodiscard]] wait_mode wait_under_test();
 
-// Of the modes that a case goes through: all, or where CORDMA_TEST_WAIT is set, that one.
+// The modes that a case runs in: all of them, or only CORDMA_TEST_WAIT if it is set.
 [[nodiscard]] std::vector<wait_mode> waits_under_test(std::vector<wait_mode> all);
 
-// How often a case repeats what it repeats `all` times in its full length; on verbs `emulated` times, since
-// devices are tested in an emulated machine. CORDMA_TEST_ROUNDS says otherwise: "all" is `all` everywhere,
-// "few" a tenth of what it would be.
+// Number of repetitions of a case that runs `all` in its full length. On verbs it is `emulated`,
+// since devices are tested in an emulated machine. CORDMA_TEST_ROUNDS overrides this: "all" is
+// `all` everywhere, "few" a tenth of the usual number.
 [[nodiscard]] std::uint64_t rounds_under_test(std::uint64_t all, std::uint64_t emulated);
 [[nodiscard]] inline std::uint64_t rounds_under_test(std::uint64_t all) {
   return rounds_under_test(all, all);
 }
 
-// An address of this host that the transport under test reaches: loopback, or on verbs that of the RDMA
-// device, which RDMA_HOST_SELF names; the IPv6 one, RDMA_HOST_SELF_V6, where CORDMA_TEST_WAY says so.
+// An address of this host that the transport under test reaches: loopback, or on verbs the RDMA
+// device's address, from RDMA_HOST_SELF. If CORDMA_TEST_WAY requests IPv6 it is RDMA_HOST_SELF_V6.
 [[nodiscard]] std::string own_host();
 
-// What a process, or a thread, of its own has: one Context, one Worker.
+// Objects of a separate process or thread: one Context, one Worker.
 struct host {
   explicit host(const reactor_options& options = {.mode = wait_under_test()})
       : context(only()), worker(context, options) {}
@@ -59,12 +61,12 @@ struct stage_options {
   wait_mode mode = wait_under_test();
   void (*before_sleep)(void*) noexcept = nullptr;
   void* before_sleep_context = nullptr;
-  std::uint32_t most_endpoints = 0;      // of a simulated adapter; 0: what it has by itself
+  std::uint32_t most_endpoints = 0;      // of a simulated adapter; 0: its default
   std::uint32_t devices = 1;             // of each side, simulated: "client", "client.2" ...
-  bool events_with_completions = false;  // simulated: told in one poll
+  bool events_with_completions = false;  // simulated: reported in one poll
 };
 
-// What only the chosen transport needs: nothing, or a simulated network.
+// State that only the chosen transport needs: nothing, or a simulated network.
 struct backdrop;
 
 class stage {
@@ -83,9 +85,9 @@ class stage {
   [[nodiscard]] const transport::capabilities& caps() const noexcept {
     return *client_context_->find(over_);
   }
-  // Where the server may listen: "host:0".
+  // Address for the server to listen on: "host:0".
   [[nodiscard]] std::string server_address(std::uint16_t port = 0) const;
-  // Where the server is reached that listens there.
+  // Address at which the listening server is reached.
   [[nodiscard]] std::string reach(const Listener& listener) const;
 
   // REQUIRES sim.
@@ -114,43 +116,44 @@ class stage {
   std::unique_ptr<Worker> server_;
 };
 
-// A connection, by its two ends.
+// A connection: its two ends.
 class wire {
  public:
   wire(Endpoint c, Endpoint s) noexcept : client(std::move(c)), server(std::move(s)) {}
   Endpoint client;
   Endpoint server;
 };
-// They connect as CORDMA_TEST_WAY says: by "address", as where it is not set, "ipv6" or "descriptor".
+// Connects as CORDMA_TEST_WAY states: by "address", the default, "ipv6" or "descriptor".
 [[nodiscard]] task<wire> connect(stage& s, endpoint_options client = {},
                                  endpoint_options server = {});
-// By descriptors nothing of the options counts but `endpoint` and `messages`.
+// With descriptors only `endpoint` and `messages` of the options are used.
 [[nodiscard]] task<wire> connect(stage& s, connect_options to, connect_options accept);
 
-// By address, on a reactor of one's own: `client` connects to `address`, where `listener` listens.
+// Connects by address, on a reactor of the caller: `client` connects to `address`, where `listener`
+// listens.
 [[nodiscard]] task<wire> connect(Worker& client, Listener& listener, std::string address,
                                  connect_options to = {}, connect_options accept = {});
 
-// By descriptors, which each side hands to the other; with the messages of each, where there are some.
+// Connects by descriptors, which the two sides exchange; with the Messages of each side if given.
 [[nodiscard]] task<wire> connect_by_descriptors(Worker& client, Worker& server,
                                                 endpoint_options of_client = {},
                                                 endpoint_options of_server = {},
                                                 Messages* client_messages = nullptr,
                                                 Messages* server_messages = nullptr);
 
-// Lets others run, and time pass where it is virtual: for loops that wait for something to be seen.
+// Lets other coroutines run, and virtual time pass: for loops that wait for a condition.
 [[nodiscard]] task<> moment(stage& s);
 
-// Registered memory on each side, with every right unless told otherwise.
+// Registered memory on each side, with every right by default.
 inline constexpr access every_right = access::local_write | transport::all_remote;
 [[nodiscard]] MemoryRegion client_memory(stage& s, std::size_t bytes, access rights = every_right);
 [[nodiscard]] MemoryRegion server_memory(stage& s, std::size_t bytes, access rights = every_right);
-// As the other side sees it.
+// The region as the other side imports it.
 [[nodiscard]] RemoteMemory exported(const MemoryRegion& region);
-// Keys that nobody gave out: those of `known`, each with these bits flipped.
+// Invalid keys: those of `known`, each with these bits flipped.
 [[nodiscard]] transport::remote_keys flipped_keys(const RemoteSlice& known, std::uint64_t bits);
 
-// Bytes that tell where they belong: a function of `seed` and of the place.
+// Bytes that identify their position: a function of `seed` and of the index.
 void fill(std::span<std::byte> bytes, std::uint64_t seed);
 [[nodiscard]] bool filled(std::span<const std::byte> bytes, std::uint64_t seed);
 [[nodiscard]] bool all_zero(std::span<const std::byte> bytes);

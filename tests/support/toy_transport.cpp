@@ -46,7 +46,7 @@ std::uint64_t bytes_of(std::span<const segment> all) noexcept {
   return sum;
 }
 
-// What each side of a copy is cut into need not agree.
+// The two sides may be cut into different segments.
 void copy(std::span<const segment> to, std::span<const segment> from) noexcept {
   std::size_t t = 0;
   std::size_t at = 0;
@@ -65,7 +65,7 @@ segment whole(std::byte* addr, std::uint64_t length) noexcept {
   return {addr, static_cast<std::uint32_t>(length), 0};
 }
 
-// A client that waits for its answer.
+// A client that waits for the response to its request.
 struct toy_request {
   toy_pair* client = nullptr;
   toy_listener* at = nullptr;
@@ -127,7 +127,7 @@ class toy_adapter final : public adapter {
   [[nodiscard]] toy_network& net() noexcept { return domain_->net(); }
   [[nodiscard]] const capabilities& caps() const noexcept { return domain_->caps(); }
   void note_events() noexcept { events_ready_ = !events.empty(); }
-  // It has nothing to report of that one any more.
+  // Removes this pair's events: it has nothing more to report.
   void forget(const toy_pair& p) noexcept;
   [[nodiscard]] result<queue_pair_options> granted(const queue_pair_options& asked) const;
 
@@ -174,10 +174,10 @@ class toy_pair final : public queue_pair {
               {errc::connection_reset, "aborted by the peer"});
   }
 
-  // Both are up.
+  // Establishes both queue pairs.
   static void join(toy_pair& client, toy_pair& server, std::vector<std::byte> said);
   void refuse(failure why, std::vector<std::byte> said) noexcept;
-  // Carries out what is visible, as far as the peer has receives for it. True: something was done.
+  // Executes visible requests, as far as the peer has receives for them. True: something was done.
   bool work() noexcept;
 
  private:
@@ -188,7 +188,8 @@ class toy_pair final : public queue_pair {
   void fail(failure why) noexcept;
   void fail_both(failure here, failure there) noexcept;
   void refused(wc_status status, failure there) noexcept;
-  // Null: its turn has not come yet. `there` is what the peer ends for, where it is refused.
+  // Null: its turn has not come yet. `there` is the cause with which the peer ends if the request
+  // is refused.
   [[nodiscard]] std::optional<wc_status> carry_out(toy_send& s, failure& there) noexcept;
   [[nodiscard]] std::optional<wc_status> message(toy_send& s, failure& there) noexcept;
   [[nodiscard]] wc_status remote(toy_send& s, failure& there) noexcept;
@@ -338,7 +339,7 @@ posted toy_pair::post_send(const send_request& request, completion&) noexcept {
   }
   sends_.push_back(std::move(s));
   if ((request.flags & post_flag::more) == 0) visible_ = sends_.size();
-  if (state_ == state::ended) fail(errc::ok);  // it has failed before: what is posted is flushed
+  if (state_ == state::ended) fail(errc::ok);  // it has failed before: posted requests are flushed
   return posted::pending;
 }
 
@@ -421,7 +422,7 @@ bool toy_pair::work() noexcept {
 std::optional<wc_status> toy_pair::carry_out(toy_send& s, failure& there) noexcept {
   if (peer_ == nullptr) return wc_status::retry_exc_err;
   switch (s.request.op) {
-    case opcode::flush: return wc_status::success;  // what was before it is done
+    case opcode::flush: return wc_status::success;  // earlier requests are done
     case opcode::send:
     case opcode::send_imm: return message(s, there);
     case opcode::write_imm:

@@ -1,6 +1,6 @@
-// A transport of a test's own (transport::kind::test): what a transport has to be, and no more. Its
-// hosts live in one process and on one thread. It has one service, rc, and no wait fd: Workers poll.
-// Requests are carried out one after the other, in the poll() of the side that posted them.
+// A minimal transport for tests (transport::kind::test). Its hosts live in one process and on one
+// thread. It has one service, rc, and no wait fd: Workers poll. Requests are executed one after the
+// other, in the poll() of the side that posted them.
 #pragma once
 
 #include <cordma/net/transport/transport.hpp>
@@ -13,10 +13,10 @@ namespace cordma::test {
 class toy_network;
 [[nodiscard]] std::shared_ptr<toy_network> make_toy_network();
 
-// What it can do.
+// Its default capabilities.
 [[nodiscard]] transport::capabilities toy_abilities();
 
-// A host, for context_options::domains. It claims `abilities`, for tests of what others make of them.
+// A host, for context_options::domains. It claims `abilities`, to test code that depends on them.
 // An address is any name and a port.
 [[nodiscard]] std::shared_ptr<transport::domain> make_toy_domain(
     std::shared_ptr<toy_network> net, const transport::capabilities& abilities = toy_abilities());

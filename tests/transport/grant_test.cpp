@@ -1,4 +1,4 @@
-// What a transport makes of the options that it is asked for.
+// The options that a transport grants for requested ones.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/grant.hpp>
@@ -8,7 +8,7 @@ using namespace cordma::transport;
 
 namespace {
 
-// A device of little: less of everything than programs ask for that do not care.
+// A small device: less of everything than programs request by default.
 capabilities little() {
   capabilities c;
   c.operations[static_cast<std::size_t>(service::rc)] = 1U << static_cast<unsigned>(opcode::send);

@@ -1,4 +1,5 @@
-// Each promise of the transports that is broken on purpose is noticed, and says by which values.
+// Every guarantee of the transports that is broken on purpose is detected, and the message contains
+// the values.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/checked_state.hpp>
@@ -28,7 +29,7 @@ constexpr bool operator>>(light before, light next) noexcept {
   return next == light::red || (before == light::red && next == light::green);
 }
 
-// Which states may follow each, from the first to the last: a word of digits for each.
+// The states that may follow each state, from the first to the last: one word of digits per state.
 template <class State>
 std::string followers(State last) {
   const auto count = static_cast<std::size_t>(last) + 1;
@@ -105,7 +106,7 @@ TEST_CASE("the accounts balance at the end: room for an event is there when its 
     transport::cm_event ended;
     ended.pair = reinterpret_cast<transport::queue_pair*>(&events);
     const transport::event_queue::room room(events, 1);
-    events.report(std::move(ended));  // and nobody drops it
+    events.report(std::move(ended));  // and no code drops it
   });
   CAPTURE(said);
   CHECK(

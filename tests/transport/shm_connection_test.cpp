@@ -110,7 +110,7 @@ TEST_CASE("shm: the socket of a dead process is replaced") {
   scratch dir;
   const std::string path = dir.path + "/4711";
   {
-    // What kill -9 leaves behind: the name of a socket that nobody serves.
+    // kill -9 leaves the name of a socket that no process serves.
     const unique_fd s(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
     sockaddr a{};
     static_cast<void>(a);

@@ -20,7 +20,7 @@ namespace cordma::transport::shm_test {
 inline constexpr long patience = 200'000'000;  // polls
 inline constexpr long polls_per_yield = 256;   // so that a peer gets the processor, too
 
-// A directory for rendezvous sockets that goes with the test.
+// A directory for rendezvous sockets, removed at the end of the test.
 struct scratch {
   std::string path;
   scratch() {
@@ -111,7 +111,7 @@ struct host {
     completion out[16];
     bool progressed = false;
     const std::size_t n = a->poll(out, progressed);
-    // The cause comes before what it flushed.
+    // The cause is reported before the operations that it flushed.
     while (a->has_events()) {
       cm_event e = a->next_event();
       if (e.what == cm_event::type::connect_request) {
@@ -204,7 +204,7 @@ template <class Until>
   return false;
 }
 
-// A server and a client, connected.
+// A connected server and client.
 struct couple {
   scratch dir;
   shm_options options;

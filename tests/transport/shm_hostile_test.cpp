@@ -34,7 +34,8 @@ void garble(rogue& r) {
   REQUIRE(shm::send_packet(r.socket.get(), std::span(junk), {}) == shm::transfer::done);
 }
 
-// The offer of a message, the message, and a packet between them that ends the connection: the fetch meets both.
+// The offer of a message, the message, and a packet between them that ends the connection: the
+// fetch meets both.
 void fetch_over_garbage(rogue& r) {
   auto fd = shm::create_shared("offered", 4096);
   share(r, shm::packet::region_offer, 4096, (*fd).get());

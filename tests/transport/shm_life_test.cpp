@@ -1,4 +1,4 @@
-// A peer that works is alive, whatever it works at: each kind of work alone keeps its connection.
+// A working peer is alive, whatever its work: each kind of work alone keeps its connection.
 #include <deque>
 
 #include "shm_harness.hpp"
@@ -7,13 +7,13 @@ namespace cordma::transport::shm_test {
 namespace {
 
 constexpr duration peer_timeout = std::chrono::seconds(2);
-constexpr int looks = 12;  // at the peer, two in a peer_timeout
+constexpr int looks = 12;  // probes of the peer, two in a peer_timeout
 constexpr std::size_t small = 64;
 constexpr std::size_t fetched = 100'000;      // beyond eager_bytes
 constexpr std::size_t huge = 32U << 20;       // more than the peer copies in all its polls
 constexpr std::uint64_t of_flush = 1U << 20;  // in an id
 
-// The client looks at the server in virtual time, and the server works only when it is polled.
+// The client probes the server in virtual time, and the server works only when it is polled.
 struct watched {
   scratch dir;
   virtual_clock time;
@@ -47,8 +47,8 @@ struct watched {
     f.op = opcode::flush;
     REQUIRE(client.post(f) == posted::pending);
   }
-  // Whether the connection lives through all looks. `owe` gives the server something to do before
-  // each, and `work` is all that the server does after it.
+  // True if the connection survives all probes. `owe` gives the server work before each probe, and
+  // `work` is all that the server does after it.
   template <class Owe, class Work>
   [[nodiscard]] bool lives(Owe owe, Work work) {
     for (std::uint64_t i = 1; i <= looks; ++i) {
@@ -147,7 +147,7 @@ TEST_CASE(
     static_cast<void>(w.server.rma(i, opcode::write, w.theirs.at(0, small),
                                    w.ours.address() + small, w.ours.keys.rkey));
   };
-  write(1000);  // the first access asks for the region
+  write(1000);  // the first access requests the region
   REQUIRE(pump(w.server, w.client, [&] { return w.server.find(1000) != nullptr; }));
   const auto owe = [&](std::uint64_t i) {
     if (i == 1) w.client.send(i, w.ours.at(0, small));

@@ -61,7 +61,7 @@ TEST_CASE("shm: a message arrives though no descriptor is left to map what it li
   memory from(*c.client.d, bytes, everything, true);
   memory to(*c.server.d, bytes, everything, true);
   std::memset(from.data, 5, bytes);
-  c.client.send(2, from.at(0, bytes));  // what describes the memory is on its way
+  c.client.send(2, from.at(0, bytes));  // the description of the memory is in flight
   for (int i = 0; i < 100; ++i) c.client.poll();
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -162,7 +162,7 @@ TEST_CASE("shm: what is posted with `more` is unseen until ring()") {
   c.client.q->ring();
   CHECK(pump(c.server, [&] { return c.server.done.size() == 4; }));
   c.client.send(4, m.at(0, 64), opcode::send, post_flag::more);
-  c.client.send(5, m.at(0, 64));  // makes the one before visible, too
+  c.client.send(5, m.at(0, 64));  // also makes the previous message visible
   CHECK(pump(c.server, [&] { return c.server.done.size() == 6; }));
 }
 

@@ -1,4 +1,5 @@
-// How listeners are found: which addresses are this machine's, network namespaces, removed files, busy listeners.
+// Lookup of listeners: addresses of this machine, network namespaces, removed files, busy
+// listeners.
 #include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -33,7 +34,7 @@ shm_options in(const scratch& s) {
   return o;
 }
 
-// Runs in a child process: 0 if it returned true.
+// Runs `life` in a child process; 0 if it returned true.
 int in_child(const std::function<bool()>& life) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(life() ? 0 : 1);
@@ -42,7 +43,7 @@ int in_child(const std::function<bool()>& life) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// A network namespace with loopback up and one more address on it.
+// Enters a network namespace with loopback up and one more address on it.
 bool enter_namespace(const char* own) {
   if (::unshare(CLONE_NEWNET) != 0) return false;
   const unique_fd s(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -60,7 +61,7 @@ bool set(const char* name, const char* value) {
   return static_cast<bool>(file.flush());
 }
 
-// Whether a client that asks for `to` gets a connection to `server`.
+// True if a client that connects to `to` reaches `server`.
 bool reaches(host& server, host& client, const address& to) {
   client.events.clear();
   server.events.clear();
@@ -139,7 +140,7 @@ TEST_CASE("shm: the place to meet follows from the user alone, and clients look 
           if (shm::find_meeting_place("").folders != folders{"/run/user/0/cordma", "/tmp/cordma-0"})
             return false;
           if (shm::find_meeting_place("/mine").folders != folders{"/mine"}) return false;
-          // Somebody else's is none.
+          // A folder of another user is not used.
           return ::chown("/run/user/0", 1, 1) == 0 &&
                  shm::find_meeting_place("").folders == folders{"/tmp/cordma-0"};
         }) == 0);
@@ -153,7 +154,8 @@ TEST_CASE("shm: network namespaces that share a folder have their ports apart" *
   CHECK(in_child([&dir] {
           if (!enter_namespace("10.77.0.1")) return false;
           host client(in(dir));
-          // Nobody of this namespace listens yet. By loopback the folder's other users are "this host".
+          // No server of this namespace listens yet. By loopback "this host" includes the folder's
+          // other users.
           if (client.a->connect({"10.77.0.2", 4711}, {}, {}).code() != errc::unreachable)
             return false;
           host there(in(dir));
@@ -201,10 +203,10 @@ TEST_CASE("shm: a listener whose files were removed is reached, keeps its name a
     CHECK(client.a->listen({"", 4711}).code() == errc::in_use);
     CHECK(!reaches(server, client, {"127.0.0.2", 4711}));
     CHECK(reaches(server, client, {"127.0.0.1", 4711}));
-    // Whoever comes by the other name has the files made again.
+    // The listener restores the files when a client connects by the other name.
     if (which != ".lock") CHECK(std::filesystem::exists(path));
     CHECK(reaches(server, client, {"localhost", 4711}));
-    // Also then nobody else takes it for the port of another namespace.
+    // The port is still not mistaken for one of another namespace.
     CHECK(client.a->listen({"", 4711}).code() == errc::in_use);
     CHECK(client.a->listen({"", 0}).ok());
     server.l.reset();
@@ -272,10 +274,10 @@ TEST_CASE("shm: a backlog that stays full is named when connect_timeout is over 
 
 namespace {
 
-// As many descriptors as one user may have on their way between processes, in a process of its own.
+// Uses all descriptors that one user may have in flight between processes, in a separate process.
 class descriptors_in_flight {
  public:
-  // Another user from then on, to whom `dir` belongs. False where that is not possible.
+  // Switches to another user, which then owns `dir`. False if that is not possible.
   [[nodiscard]] bool become_limited(const scratch& dir) {
     const rlimit limit{most, most};
     return ::chown(dir.path.c_str(), 65534, 65534) == 0 && ::chmod(dir.path.c_str(), 0700) == 0 &&
@@ -326,7 +328,7 @@ TEST_CASE("shm: a hello waits for the limit of descriptors on their way between 
             if (eased) flight.drain();
             for (int i = 0; i < 100; ++i) {
               time.advance_to(time.now() + std::chrono::milliseconds(50));
-              // The server looks at its sockets at some of its polls.
+              // The server checks its sockets only in some of its polls.
               for (int poll = 0; poll < 1000; ++poll) server.poll();
               client.poll();
             }

@@ -9,7 +9,7 @@ shm_options in(const scratch& s) {
   return o;
 }
 
-// Of a descriptor: the side with the smaller one dials.
+// Token of a descriptor: the side with the smaller one dials.
 std::uint64_t token_of(std::span<const std::byte> descriptor) {
   std::uint64_t token = 0;
   std::memcpy(&token, descriptor.data() + 8, sizeof token);
@@ -19,7 +19,7 @@ std::uint64_t token_of(std::span<const std::byte> descriptor) {
 }  // namespace
 
 TEST_CASE("shm: two queue pairs connect by exchanging descriptors") {
-  for (int round = 0; round < 8; ++round) {  // who dials is drawn
+  for (int round = 0; round < 8; ++round) {  // the dialing side is random
     scratch dir;
     host x(in(dir));
     host y(in(dir));
@@ -42,7 +42,7 @@ TEST_CASE("shm: two queue pairs connect by exchanging descriptors") {
     CHECK(x.q->descriptor().code() == errc::bad_state);
     y.send(2, my.at(0, 8));
     CHECK(pump(x, y, [&] { return x.find(1) != nullptr; }));
-    // A descriptor serves one connection; after a restart it is stale.
+    // A descriptor is valid for one connection; after a restart it is stale.
     host z(in(dir));
     z.q = std::move(*z.a->create({}));
     const auto late = z.q->connect(dx);

@@ -25,7 +25,7 @@ shm_options in(const scratch& s) {
   return o;
 }
 
-// Runs `work` in a child; its return value is the exit status. Killed with the object.
+// Runs `work` in a child; its return value is the exit status. The destructor kills the child.
 struct child {
   pid_t pid;
   explicit child(const std::function<int()>& work) : pid(::fork()) {
@@ -47,7 +47,7 @@ struct child {
   }
 };
 
-// In a child: connects to the parent as soon as it listens. Null: it never did.
+// In a child: connects to the parent as soon as it listens. False: no connection.
 bool connect_child(host& h, const queue_pair_options& o = {}) {
   for (long i = 0; i < patience; ++i) {
     auto q = h.a->connect({"", port}, o, {});
@@ -58,7 +58,7 @@ bool connect_child(host& h, const queue_pair_options& o = {}) {
   return false;
 }
 
-struct raw_memory {  // for children, where doctest is not to be used
+struct raw_memory {  // for children, which must not use doctest
   std::vector<std::byte> store;
   memory_keys keys;
   raw_memory(domain& d, std::size_t n) : store(n) {
@@ -121,10 +121,10 @@ TEST_CASE("shm: 1,000,000 messages from another process, in order and whole") {
 
 namespace {
 
-constexpr uid_t stranger = 65534;  // nobody
+constexpr uid_t stranger = 65534;  // no privileges
 
-// Connects as another user, who belongs to these groups besides his own; whether it came up, or how it
-// failed.
+// Connects as another user with these supplementary groups; returns whether the connection was
+// established, or how it failed.
 int connect_as_stranger(const shm_options& o, const std::vector<gid_t>& groups = {}) {
   if (::setgroups(groups.size(), groups.data()) != 0 ||
       ::setresgid(stranger, stranger, stranger) != 0 ||
@@ -160,7 +160,7 @@ TEST_CASE("shm: a process of another user is refused, and served where any user 
     child client([&] { return connect_as_stranger(asking); });
     host h(serving);
     h.l = std::move(*h.a->listen({"", port}));
-    // Whom the directory lets in is for the directory to say; here it is for the server.
+    // The directory's permissions normally decide on access; here the server has to.
     REQUIRE(::chmod(dir.path.c_str(), 0777) == 0);
     REQUIRE(::chmod((dir.path + "/" + std::to_string(port)).c_str(), 0666) == 0);
     int status = 0;
@@ -197,7 +197,7 @@ TEST_CASE("shm: members of shm.group reach each other, and nobody else does" *
           (socket.st_mode & 0777U) != 0660) {
         return 102;
       }
-      // Here the server refuses, and not the files.
+      // Here the server refuses the client, not the permissions of the files.
       if (::chmod(dir.path.c_str(), 0755) != 0 ||
           (!is_member && (::chmod(o.directory.get().c_str(), 0755) != 0 ||
                           ::chmod((o.directory.get() + "/4711").c_str(), 0666) != 0))) {
@@ -249,7 +249,7 @@ TEST_CASE("shm: a directory that others can write is refused, saying what to do"
   CHECK(make_shm(open_to_all).ok());
 }
 
-// What the process does that is going to be killed.
+// The activity of the process that will be killed.
 int live_until_killed(const std::string& what, const scratch& dir) {
   host h(in(dir));
   raw_memory m(*h.d, 1 << 20);
@@ -316,7 +316,7 @@ TEST_CASE("shm: a peer killed with -9 is noticed in every phase") {
     REQUIRE(pump(h, [&] { return h.done.size() >= outstanding; }));
     for (int i = 0; i < 1000; ++i) h.poll();
     CHECK(h.done.size() == outstanding + (what == "sending" ? 1 : 0));
-    // Others can connect.
+    // Other clients can connect.
     h.events.clear();
     h.q.reset();
     host other(in(dir));
@@ -476,7 +476,7 @@ TEST_CASE("shm: counters and locks shared by four processes hold [atomics]") {
   for (auto& c : clients) CHECK(c->wait() == 0);
 }
 
-// Run twice: as it is, and in a process that may not reach into others (see below).
+// Runs twice: here, and in a process that may not access the memory of others (see below).
 TEST_CASE("shm: private memory is fetched, written and read") {
   couple c;
   memory from(*c.client.d, 300'000, everything, false);

@@ -1,4 +1,4 @@
-// Messages that are put, and messages that are taken where they lie in the ring.
+// Messages that are put, and messages that are consumed in the ring without a copy.
 #include <cstring>
 #include <numeric>
 
@@ -9,10 +9,10 @@
 namespace cordma::transport::shm_test {
 namespace {
 
-constexpr std::size_t room = 256;       // of a receive
-constexpr std::uint64_t most_ids = 64;  // receives that are there at once
+constexpr std::size_t room = 256;       // bytes of a receive
+constexpr std::uint64_t most_ids = 64;  // number of receives that exist at once
 
-// From the client to the server, which looks at each message where it lies, or lets it stay.
+// Messages from the client to the server, which consumes each in the ring, or leaves it there.
 struct lane : couple {
   explicit lane(const shm_options& o = {})
       : couple(o), to(*server.d, most_ids * room, everything, true) {
@@ -26,7 +26,7 @@ struct lane : couple {
     return client.q->put({number, ~number}, all.data(), bytes);
   }
   posted recv(std::uint64_t id) { return server.recv(id, to.at(id % most_ids * room, room)); }
-  // A poll of the server. From `stays_from` on messages stay.
+  // Polls the server. From `stays_from` on messages stay in the ring.
   void look(std::uint64_t stays_from = UINT64_MAX) {
     completion out[test::most_by_hand];
     bool progressed = false;
@@ -62,7 +62,7 @@ struct lane : couple {
     }
     return false;
   }
-  // The number of the message that a receive got.
+  // The number of the message in a receive.
   [[nodiscard]] std::uint64_t number_in(std::uint64_t id) const {
     std::uint64_t number = 0;
     std::memcpy(&number, to.data + id % most_ids * room, sizeof number);
@@ -103,7 +103,7 @@ TEST_CASE("shm put: messages of every size are taken where they lie, in order, l
   });
   REQUIRE(done);
   CHECK(counts_up(c.came));
-  CHECK(refused != 0);  // a full ring
+  CHECK(refused != 0);  // the ring was full
   CHECK(c.server.done.empty());
   CHECK(c.client.done.empty());
 }
@@ -123,7 +123,7 @@ TEST_CASE("shm put: never ahead of what was posted before") {
   lane c;
   memory long_one(*c.client.d, 1 << 16, everything, true);
   CHECK(c.put(0));
-  // It is done once the receiver has fetched it.
+  // The send completes once the receiver has fetched the message.
   REQUIRE(c.client.send(7, long_one.at(0, 1 << 16)) == posted::pending);
   CHECK_FALSE(c.put(1));
   memory into(*c.server.d, 1 << 16, everything, true);
@@ -145,7 +145,7 @@ TEST_CASE(
   for (std::uint64_t n = 0; n < 6; ++n) REQUIRE(c.put(n));
   c.look(2);
   CHECK(c.came == std::vector<std::uint64_t>{0, 1});
-  for (int i = 0; i < 10; ++i) c.look();  // nobody has a receive
+  for (int i = 0; i < 10; ++i) c.look();  // no receive is posted
   CHECK(c.came.size() == 2);
   REQUIRE(c.recv(10) == posted::done);
   CHECK(c.number_in(10) == 2);
@@ -256,7 +256,7 @@ TEST_CASE("shm post_now: refused accesses change nothing, and post_send() says w
   CHECK(c.client.q->post_now(r));
   CHECK(from.data[0] == std::byte{5});
   r.op = opcode::write;
-  CHECK_FALSE(c.client.q->post_now(r));  // there is no right to write
+  CHECK_FALSE(c.client.q->post_now(r));  // no right to write
   r.op = opcode::fetch_add;
   CHECK_FALSE(c.client.q->post_now(r));
   CHECK(target.data[0] == std::byte{5});

@@ -1,4 +1,4 @@
-// A peer that speaks the protocol by hand, and lies.
+// A hostile peer that implements the protocol by hand.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -19,7 +19,7 @@ class rogue {
  public:
   static constexpr std::uint32_t ring_bytes = 4096;
 
-  // Says hello to whoever listens on `path`.
+  // Sends a hello to the listener on `path`.
   explicit rogue(const std::string& path) {
     auto d = shm::dial_name(path);
     if (!d) return;
@@ -40,7 +40,7 @@ class rogue {
     const std::array<int, 4> fds{(*file).get(), bell.get(), (*page).get(), (*epochs).get()};
     said_hello = shm::send_packet(socket.get(), hello, fds) == shm::transfer::done;
   }
-  // Whether the server accepted; its packet is read.
+  // True if the server accepted; its packet has been read.
   [[nodiscard]] bool accepted() {
     shm::received_packet p;
     return shm::receive_packet(socket.get(), p) == shm::transfer::done &&

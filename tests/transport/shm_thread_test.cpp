@@ -6,7 +6,7 @@
 namespace cordma::transport::shm_test {
 namespace {
 
-// What the layer above does, as little of it as sleeping needs.
+// The layer above, reduced to the parts that sleeping needs.
 struct feeder final : poller {
   host& h;
   std::uint64_t got = 0;
@@ -58,7 +58,7 @@ void bounce(couple& c, std::uint64_t rounds, std::size_t bytes) {
       static_cast<void>(h.home.run_until(&goal::reached, &g));
       if (!begins) send();
     }
-    // What is still being fetched from here must be done before the memory goes.
+    // Fetches from here must be complete before the memory is released.
     const segment none = m.at(0, 0);
     send_request flush;
     flush.id = rounds + 1;

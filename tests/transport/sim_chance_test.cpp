@@ -1,4 +1,5 @@
-// The simulator under a random mix of everything: every byte, every completion, every run the same.
+// The simulator under a random mix of all operations: every byte and completion is checked, every
+// run is the same.
 #include "sim_support.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 constexpr std::size_t slot_bytes = 6000;
 constexpr std::size_t slots = 32;
 
-// splitmix64, apart from the network's own chance.
+// splitmix64, separate from the network's random numbers.
 class dice {
  public:
   explicit dice(std::uint64_t seed) : state_(seed) {}
@@ -26,13 +27,13 @@ class dice {
   std::uint64_t state_;
 };
 
-// One direction of one connection: what was posted, and what has to come of it.
+// One direction of one connection: its posted requests, and their expected results.
 struct flow {
   party* from;
   party* to;
   queue_pair* out;
   queue_pair* in;
-  std::unique_ptr<block> source;   // at `from`: what is sent, written and read into
+  std::unique_ptr<block> source;   // at `from`: buffers of sends, writes and reads
   std::unique_ptr<block> target;   // at `to`: receives
   std::unique_ptr<block> window;   // at `to`: written and read remotely
   std::unique_ptr<block> counter;  // at `to`
@@ -82,7 +83,7 @@ void post_random(flow& f, dice& d) {
   const bool receives =
       o.what == opcode::send || o.what == opcode::send_imm || o.what == opcode::write_imm;
   if (receives) o.receive = f.receives++;
-  // The receive may come late: then the message is offered again.
+  // The receive may be late: then the message is retransmitted.
   if (receives)
     recv(*f.in, f.base + 1000 + o.receive, f.target->part(o.receive * slot_bytes, slot_bytes));
   post(*f.out, r);
@@ -177,7 +178,7 @@ outcome play(std::uint64_t seed) {
       flows.push_back(std::move(f));
     }
   }
-  // Some seeds go without some faults, so that one cannot hide another.
+  // Some seeds run without some faults, so that one fault cannot hide another.
   const auto sometimes = [&d](double p) { return d.below(4) == 0 ? 0.0 : p; };
   w.net.set_links({.delay = duration(1000 + static_cast<std::int64_t>(d.below(100'000))),
                    .jitter = duration(static_cast<std::int64_t>(d.below(20'000))),
@@ -240,8 +241,8 @@ TEST_CASE("sim chance: a seed replays exactly, another one does not") {
   CHECK(std::unique(traces.begin(), traces.end()) == traces.end());
 }
 
-// Everything dies at every moment: no crash, no completion twice, none missing where its queue pair
-// lives.
+// Objects are destroyed at random moments: no crash, no duplicate completion, and none missing on a
+// queue pair that survives.
 TEST_CASE("sim chance: queue pairs, adapters and hosts end while packets fly") {
   for (const std::uint64_t seed : seeds(200)) {
     INFO(replay(seed, "sim chance: queue pairs, adapters*"));
@@ -367,7 +368,8 @@ TEST_CASE("sim link: the time a message takes is delay and rate") {
   const time_point start = w.now();
   post(*l.client, to_remote(make(opcode::write, 1, {&s, 1}), n));
   REQUIRE(w.until([&] { return !w.a().done.empty(); }));
-  // The window, 64 packets a round trip of 2 ms, is the limit here, and 16 round trips it takes.
+  // The window, 64 packets per round trip of 2 ms, is the limit here: the write takes 16 round
+  // trips.
   CHECK(w.now() - start > 30ms);
   CHECK(w.now() - start < 70ms);
 }

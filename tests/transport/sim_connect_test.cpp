@@ -1,4 +1,4 @@
-// Connecting, closing and dying on the simulator.
+// Connecting, closing and killing on the simulator.
 #include "sim_support.hpp"
 
 namespace cordma::sim_test {
@@ -31,7 +31,7 @@ TEST_CASE("sim connect: private data reaches both sides, even where half of the 
     CHECK(server->local_address() == "b:7471");
     CHECK(server->peer_address() == client->local_address());
     w.settle();
-    CHECK(w.b().events.size() == 2);  // no request came twice
+    CHECK(w.b().events.size() == 2);  // no request arrived twice
   }
 }
 
@@ -254,7 +254,7 @@ TEST_CASE("sim death: a killed peer is noticed after its timeout, busy or idle")
     REQUIRE(w.a().done.size() == (busy ? 3 : 1));
     if (busy) CHECK(w.a().done[0].status == wc_status::retry_exc_err);
     CHECK(w.a().done.back().status == wc_status::wr_flush_err);
-    // On the dead host everything ended at once, for its coroutines' sake.
+    // On the killed host everything ended at once, to resume its coroutines.
     CHECK(w.b().done.size() == 1);
     CHECK(w.b().device->listen({"", 1}).code() == errc::shutdown);
     CHECK(w.net.faults().kills == 1);
@@ -283,7 +283,7 @@ TEST_CASE("sim death: a partition shorter than the timeout is ridden out, a long
     block m(w.a(), 64);
     block n(w.b(), 64);
     recv(*l.server, 1, n.part(0, 64));
-    w.net.cut("b", "a");  // one way is enough
+    w.net.cut("b", "a");  // one direction is enough
     send(*l.client, 3, m.part(0, 8));
     w.pass(shorter ? 900ms : 1100ms);
     w.net.heal("a", "b");
@@ -302,7 +302,7 @@ TEST_CASE("sim stall: a host that stands still for a while only delays") {
   block m(w.a(), 64);
   block n(w.b(), 64);
   recv(*l.server, 1, n.part(0, 64));
-  w.net.stall("b", 0s);  // no fault
+  w.net.stall("b", 0s);  // not a fault
   CHECK(w.net.faults().stalls == 0);
   w.net.stall("b", 2s);
   const time_point start = w.now();

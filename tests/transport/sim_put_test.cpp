@@ -1,4 +1,5 @@
-// Messages on the simulator that are put, and that are handed out in place: order, refusal, loss and ends.
+// Messages on the simulator that are put, and that are delivered without a copy: order, refusal,
+// loss and ends.
 #include "sim_support.hpp"
 
 #include <support/by_hand.hpp>
@@ -14,7 +15,7 @@ constexpr std::size_t receive_bytes = 6000;
 constexpr std::size_t receives = 8;
 constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
 
-// From `a` to `b`, where messages are handed out in place and the others take shared receives.
+// From `a` to `b`, where messages are delivered without a copy and the others use shared receives.
 struct lane {
   explicit lane(const sim::network_options& o = {}, const queue_pair_options& sending = {})
       : w(o),
@@ -32,14 +33,14 @@ struct lane {
     made.server->set_in_place(test::by_hand());
     return made;
   }
-  // Receives of the ids 0 ... n - 1.
+  // Posts receives with the ids 0 ... n - 1.
   void post_receives(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
       const segment s = room.part(i * receive_bytes, receive_bytes);
       queue->post_recv({.id = i, .segment_count = 1, .segments = &s});
     }
   }
-  // The number that the i-th receive got.
+  // The number of the message in the i-th receive.
   [[nodiscard]] std::uint64_t received(std::size_t i) const {
     std::uint64_t number = 0;
     std::memcpy(&number, room.bytes.data() + i * receive_bytes, sizeof number);
@@ -76,7 +77,7 @@ struct lane {
   return q.put({number, ~number}, data.data(), bytes);
 }
 
-// The same message, with a completion.
+// Sends the same message, with a completion.
 void say(queue_pair& q, std::uint64_t number, opcode op = opcode::send) {
   message_head head{number, ~number};
   const segment s{reinterpret_cast<std::byte*>(&head), sizeof head, 0};
@@ -120,7 +121,7 @@ TEST_CASE("sim put: a message that needs a receive comes in its turn") {
   REQUIRE(put(t.out, 0));
   say(t.out, 1, opcode::send_imm);
   REQUIRE(put(t.out, 2));
-  send(t.out, 3, t.source.part(0, 5000));  // longer than any that is handed out in place
+  send(t.out, 3, t.source.part(0, 5000));  // longer than any message delivered without a copy
   REQUIRE(put(t.out, 4));
   const std::uint64_t timeouts = t.w.net.counters().timeouts;
   REQUIRE(t.w.until([&] { return t.w.b().came.size() == 3 && t.w.b().done.size() == 2; }));
@@ -315,7 +316,7 @@ TEST_CASE("sim in place: some taken, some that stay, under loss: each once and i
     for (std::uint64_t i = 0; i < 20; ++i) {
       REQUIRE(put(t.out, i, static_cast<std::uint32_t>(i * 100)));
     }
-    // Receives are fewer than what stays: the rest is taken in place again.
+    // There are fewer receives than messages that stay: the rest is consumed without a copy again.
     REQUIRE(t.w.until([&] { return t.w.b().done.size() + t.w.b().came.size() >= 8; }));
     t.w.b().takes = all;
     const auto done = [&] { return t.w.b().done.size(); };

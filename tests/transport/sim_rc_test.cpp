@@ -1,4 +1,4 @@
-// RC on the simulator: every operation, exact errors, and loss that nobody sees.
+// RC on the simulator: every operation, exact errors, and loss that is hidden from the program.
 #include "sim_support.hpp"
 
 #include <cstring>
@@ -173,7 +173,7 @@ TEST_CASE(
     const sim::protocol_counters before = w.net.counters();
     if (!answer) w.net.cut("a", "b");
     read(0);
-    w.pass(10us);  // on its way
+    w.pass(10us);  // in flight
     if (answer) w.net.cut("b", "a");
     w.pass(15us);
     w.net.heal("a", "b");

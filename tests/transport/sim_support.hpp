@@ -63,7 +63,7 @@ class party final : public poller {
   reactor& loop_;
 
  public:
-  // A message in place, and how many completions there were before it.
+  // A message delivered without a copy, and the number of completions before it.
   struct message {
     queue_pair* from;
     std::vector<std::byte> bytes;
@@ -74,7 +74,7 @@ class party final : public poller {
   std::vector<completion> done;
   std::deque<cm_event> events;
   std::vector<message> came;
-  std::size_t takes = 1'000'000;  // messages in place; those behind them stay
+  std::size_t takes = 1'000'000;  // messages delivered without a copy; later ones stay
 };
 
 // Registered memory of one party.
@@ -132,7 +132,7 @@ class world {
   [[nodiscard]] party& b() { return *parties[1]; }
   [[nodiscard]] time_point now() { return loop.now(); }
 
-  // Runs until `done()`, or until nothing can happen any more: then false.
+  // Runs until `done()` returns true; false if nothing can happen any more.
   template <class Done>
   bool until(Done done) {
     return loop
@@ -145,7 +145,7 @@ class world {
     loop.add(t, loop.now() + d);
     until([&t] { return !t.pending(); });
   }
-  // Until nothing can happen any more, at most a minute.
+  // Runs until nothing can happen any more, at most a minute.
   void settle() {
     const time_point end = loop.now() + 60s;
     until([this, end] { return loop.now() > end; });
@@ -220,12 +220,12 @@ inline void recv(queue_pair& q, std::uint64_t id, segment s, datagram_peer* from
   REQUIRE(q.post_recv(r, now) == posted::pending);
 }
 
-// What a test of chance prints: that faults happened, and how to see the same ones again.
+// Prints for a test with random faults: that faults happened, and how to reproduce them.
 inline void report(const char* test, const sim::network& net) {
   std::printf("  %s: seed %llu, faults: %s\n", test, static_cast<unsigned long long>(net.seed()),
               net.faults().text().c_str());
 }
-// The one seed CORDMA_SIM_SEED names, else 1 ... how_many.
+// The seed in CORDMA_SIM_SEED, or 1 ... how_many without it.
 inline std::vector<std::uint64_t> seeds(std::uint64_t how_many) {
   if (const char* one = std::getenv("CORDMA_SIM_SEED")) return {std::strtoull(one, nullptr, 0)};
   std::vector<std::uint64_t> all(how_many);

@@ -1,4 +1,4 @@
-// UC and UD on the simulator: what is lost stays lost, and nothing else goes wrong.
+// UC and UD on the simulator: lost packets stay lost, and nothing else goes wrong.
 #include "sim_support.hpp"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ TEST_CASE("sim uc: messages vanish whole, arrive whole, and keep their order") {
       post(*l.client, r);
     }
     w.settle();
-    REQUIRE(w.a().done.size() == count);  // the sender never learns
+    REQUIRE(w.a().done.size() == count);  // the sender is not notified
     for (const completion& c : w.a().done) CHECK(c.status == wc_status::success);
     CHECK(w.b().done.size() < count);
     CHECK(w.b().done.size() > count / 4);
@@ -184,7 +184,7 @@ TEST_CASE("sim ud: too long, wrong key, no receive, receive too small") {
   block n(w.b(), 2000);
   datagram_peer to = q->self().value();
   send_to(*p, 1, m.part(0, 1025), to);
-  send_to(*p, 2, m.part(0, 1024), to);  // the port lives on; nobody receives
+  send_to(*p, 2, m.part(0, 1024), to);  // the port is still usable; no receive is posted
   w.settle();
   REQUIRE(w.a().done.size() == 2);
   CHECK(w.a().done[0].status == wc_status::loc_len_err);

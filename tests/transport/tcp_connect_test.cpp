@@ -1,4 +1,4 @@
-// Coming up and going down.
+// Connecting and disconnecting.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -196,7 +196,7 @@ TEST_CASE("tcp: a peer killed in the middle of a transfer is found out, others a
   const tp::address where = l->bound();
   const pid_t child = ::fork();
   if (child == 0) {
-    // The child talks to the parent over a domain of its own, and never ends by itself.
+    // The child uses a separate domain to connect to the parent, and runs until it is killed.
     cordma::reactor home({.mode = cordma::wait_mode::polling});
     auto domain = tp::make_tcp({}).value();
     auto adapter = std::move(*domain->open(home));
@@ -284,7 +284,7 @@ TEST_CASE("tcp: at the limit of descriptors connecting and accepting fail, the r
   auto refused = c.a.adapter->connect(c.listener->bound(), {}, {});
   CHECK(refused.code() == errc::no_memory);
   CHECK(refused.why().message().find("ulimit -n") != std::string::npos);
-  // Room for the client's socket, and none for the server's.
+  // Descriptors suffice for the client's socket, but not for the server's.
   tight.rlim_cur = static_cast<rlim_t>(next + 1);
   ::setrlimit(RLIMIT_NOFILE, &tight);
   auto late = std::move(*c.a.adapter->connect(c.listener->bound(), {}, {}));
@@ -392,7 +392,7 @@ TEST_CASE("tcp: a client that waits for a descriptor is told that none is left [
   ::setrlimit(RLIMIT_NOFILE, &before);
   clients.clear();
   r.a.events.clear();
-  // And the next one is served as ever.
+  // The next request is served as usual.
   auto later = std::move(*r.a.adapter->connect(l->bound(), {}, {}));
   for (int i = 0; i < 60 && r.b.events.empty(); ++i) {
     time.advance_to(time.now() + std::chrono::milliseconds(50));

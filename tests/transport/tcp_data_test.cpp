@@ -1,4 +1,4 @@
-// What arrives is what was sent: messages, remote memory, atomics, immediates.
+// Received data equals the sent data: messages, remote memory, atomics, immediates.
 #include <random>
 
 #include "tcp_support.hpp"
@@ -84,7 +84,7 @@ TEST_CASE("tcp: a write with immediate takes a receive and leaves its buffer alo
   tp::send_request r = request(opcode::write_imm, 1, s, remote);
   r.imm = 0xfeedU;
   post(*c.left, r);
-  r.segment_count = 0;  // nothing but the immediate, so no key is looked at
+  r.segment_count = 0;  // only the immediate, so no key is checked
   r.rkey = 0;
   r.imm = 0xbeefU;
   post(*c.left, r);
@@ -279,7 +279,7 @@ TEST_CASE(
     memory old(*c.domain, 8 * count);
     memory remote(*c.domain, 8 + bytes, tp::all_remote);
     own.fill(7);
-    for (std::uint64_t i = 0; i < count; ++i) {  // b does not look: the socket is soon full
+    for (std::uint64_t i = 0; i < count; ++i) {  // b does not poll: the socket is soon full
       const tp::segment s = i % 250 == 3 ? old.slice(8 * i, 8) : own.slice(i, bytes);
       tp::send_request r = i % 250 == 3 ? request(opcode::fetch_add, i, s, remote)
                                         : request(opcode::write, i, s, remote, 8);
@@ -326,7 +326,7 @@ TEST_CASE("tcp: answers that leave one by one arrive whole, whatever the socket 
     for (std::size_t i = 0; i < reads; ++i) {
       const tp::segment s = own.slice(i * bytes, bytes);
       post(*c.left, request(opcode::read, i, s, remote, i * bytes));
-      for (int k = 0; k < 200; ++k) c.b.poll();  // a does not look: nobody takes the answers
+      for (int k = 0; k < 200; ++k) c.b.poll();  // a does not poll: the responses are not read
     }
     c.until([&c] { return c.a.done.size() == reads; });
     for (std::size_t i = 0; i < reads; ++i) {
@@ -346,7 +346,7 @@ TEST_CASE("tcp: memory deregistered before its read is answered is refused, and 
   remote->fill(1);
   const tp::segment all = sink.all();
   const tp::segment s = own.all();
-  post(*c.left, request(opcode::read, 1, all, large));  // fills the socket: a does not look
+  post(*c.left, request(opcode::read, 1, all, large));  // fills the socket: a does not poll
   post(*c.left, request(opcode::read, 2, s, *remote));
   for (int i = 0; i < 1000; ++i) c.b.poll();
   remote.reset();

@@ -1,4 +1,4 @@
-// Connecting by descriptors that are carried out of band.
+// Connecting by descriptors that are exchanged out of band.
 #include <cordma/net/transport/tcp/descriptor.hpp>
 
 #include "tcp_support.hpp"
@@ -49,7 +49,7 @@ TEST_CASE("tcp: a descriptor damaged in any byte, or cut off anywhere, is refuse
     bad.resize(i);
     CHECK(r.left->connect(bad).code() == errc::connection_aborted);
   }
-  CHECK(r.right->connect(good).code() == errc::connection_aborted);  // its own
+  CHECK(r.right->connect(good).code() == errc::connection_aborted);  // its own descriptor
 }
 
 TEST_CASE("tcp: a descriptor names one address at least, and most_places at most") {
@@ -73,7 +73,7 @@ TEST_CASE("tcp: a descriptor of a queue pair that is gone is refused") {
     const auto left = r.left->descriptor().value();
     REQUIRE(r.left->connect(stale).ok());
     REQUIRE(r.right->connect(left).ok());
-    // Who calls is refused; who waits to be called waits in vain.
+    // The dialing side is refused; the listening side times out.
     const tp::cm_event e = r.event(r.b);
     CHECK(e.what == tp::cm_event::type::failed);
     CHECK((e.why.code() == errc::connection_aborted || e.why.code() == errc::timed_out));

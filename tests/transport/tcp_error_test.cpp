@@ -1,11 +1,11 @@
-// What fails, fails as on an RDMA NIC: the right status, nothing changed, both ends in error.
+// Failures are the same as on an RDMA NIC: the right status, nothing changed, both ends in error.
 #include "tcp_support.hpp"
 
 using namespace tcp_test;
 
 namespace {
 
-// The request fails with `status`, what is behind it is flushed, and both sides hear of it.
+// The request fails with `status`, later requests are flushed, and both sides receive the event.
 void expect_both_down(connected& c, std::uint64_t id, wc_status status) {
   const tp::completion failed = c.next(c.a);
   CHECK(failed.id == id);
@@ -207,7 +207,7 @@ TEST_CASE("tcp: with rnr_retry 7 a message waits for its receive, and reads pass
   post(*c.left, request(opcode::send, 1, s));
   c.settle();
   CHECK(c.a.done.empty());
-  // The other direction is not held up.
+  // The other direction still makes progress.
   memory back(*c.domain, 8);
   const tp::segment t = back.all();
   post(*c.right, request(opcode::read, 2, t, other));

@@ -1,4 +1,4 @@
-// Peers that lie, babble or fall silent: only their own connection suffers.
+// Peers that violate the protocol, send garbage or stay silent: only their own connection suffers.
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ namespace wire = cordma::transport::tcp;
 
 namespace {
 
-// A socket that speaks for itself.
+// A plain socket that sends arbitrary bytes.
 struct raw_peer {
   explicit raw_peer(std::uint16_t port) : fd(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in to{};
@@ -40,7 +40,7 @@ struct raw_peer {
     const std::size_t n = wire::encode(f, b);
     say({b.data(), n});
   }
-  // Whether the other side has hung up; what it said before is dropped.
+  // True if the other side has closed; discards the bytes that it sent before.
   [[nodiscard]] bool hung_up() const {
     std::array<char, 512> b;
     const ssize_t n = ::recv(fd, b.data(), b.size(), MSG_DONTWAIT);
@@ -49,7 +49,7 @@ struct raw_peer {
   int fd;
 };
 
-// A healthy connection, and a raw one that has been accepted beside it.
+// A healthy connection, and an accepted raw one beside it.
 struct attacked : connected {
   explicit attacked(std::uint16_t recv_depth = 16, std::uint16_t credit = 16,
                     const cordma::reactor_options& o = {.mode = cordma::wait_mode::polling})
@@ -88,7 +88,7 @@ wire::frame frame_of(wire::frame_type type, std::uint32_t length = 0) {
   wire::frame f;
   f.type = type;
   f.length = length;
-  f.credit = 16;  // as its hello said
+  f.credit = 16;  // as in its hello
   return f;
 }
 
@@ -338,7 +338,7 @@ TEST_CASE(
   c.settle(50);
   const tp::segment room = in.all();
   queue->post_recv({.id = 7, .segment_count = 1, .segments = &room});
-  say_both();  // out of turn: it has not heard, or does not care
+  say_both();  // in the wrong order: it ignores the last response
   c.settle(50);
   CHECK(c.b.done.empty());
   CHECK(target.bytes[0] == std::byte{0});
@@ -354,7 +354,7 @@ TEST_CASE(
 
 namespace {
 
-// A raw peer of a connection whose receives are shared and whose messages are handed out where they lie.
+// A raw peer of a connection with shared receives and delivery without a copy.
 struct attacked_in_place : connected {
   attacked_in_place()
       : queue(b.adapter->make_receive_queue(4, 1).value()), peer(listener->bound().port) {
@@ -373,7 +373,7 @@ struct attacked_in_place : connected {
     CHECK(e.what == tp::cm_event::type::disconnected);
     CHECK(e.why.message().find(why) != std::string::npos);
   }
-  // Polls b until a message is there, or so many times; its bytes.
+  // Polls b until a message arrives, or `polls` times; returns its bytes.
   std::vector<std::byte> message(int polls = most_polls) {
     std::vector<std::byte> bytes;
     for (int i = 0; i < polls && bytes.empty(); ++i) {
@@ -411,7 +411,8 @@ TEST_CASE("tcp: a put beyond the largest one breaks off that connection only") {
 TEST_CASE(
     "tcp: a put behind a message that was refused ends its connection: it could not be kept") {
   attacked_in_place c;
-  c.peer.say(frame_of(wire::frame_type::send, 32U << 10));  // too long to lie there whole
+  // too long to be complete in the receive buffer
+  c.peer.say(frame_of(wire::frame_type::send, 32U << 10));
   c.peer.say(std::vector<std::byte>(32U << 10));
   c.settle(50);
   c.peer.say(frame_of(wire::frame_type::put, 4));
@@ -459,7 +460,7 @@ TEST_CASE("tcp: acknowledging a message before it has left does not give its buf
   attacked c;
   memory own(*c.domain, 64U << 20);
   const tp::segment s = own.all();
-  post(*c.victim, request(opcode::send, 1, s));  // the raw peer reads nothing: it gets stuck
+  post(*c.victim, request(opcode::send, 1, s));  // the raw peer reads nothing: the send blocks
   c.settle(50);
   wire::frame f = frame_of(wire::frame_type::update);
   f.ack = 1;
@@ -470,7 +471,7 @@ TEST_CASE("tcp: acknowledging a message before it has left does not give its buf
 }
 
 TEST_CASE("tcp: more reads than agreed break off that connection only") {
-  attacked c;  // agreed: one; the socket of the raw peer is full before the second is answered
+  attacked c;  // one read was agreed; the raw peer's socket is full before the second response
   memory remote(*c.domain, 64U << 20, tp::all_remote);
   wire::frame f = frame_of(wire::frame_type::read, 64U << 20);
   f.remote_addr = remote.addr();
@@ -519,9 +520,9 @@ TEST_CASE("tcp: frames that come byte by byte are understood") {
 }
 
 TEST_CASE("tcp: a peer grants many receives and falls silent: all messages for them go out") {
-  cordma::virtual_clock time;  // stands still: no timer sends the rest
+  cordma::virtual_clock time;  // the clock does not advance: no timer sends the rest
   attacked c(128, 0, {.mode = cordma::wait_mode::polling, .time = &time});
-  constexpr std::uint16_t many = 100;  // more than one call sends
+  constexpr std::uint16_t many = 100;  // more messages than one call sends
   memory own(*c.domain, 8);
   const tp::segment s = own.all();
   for (std::size_t i = 0; i < many; ++i) post(*c.victim, request(opcode::send, i, s));

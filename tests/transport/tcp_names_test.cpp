@@ -1,4 +1,4 @@
-// Names with several addresses, addresses with a scope, and services that are none of ours.
+// Names with several addresses, addresses with a scope, and services other than cordma's.
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -24,7 +24,7 @@ namespace {
 
 const bool is_root = ::geteuid() == 0;
 
-// Whether a client that asks for `to` is heard by rig.b.
+// True if a client that connects to `to` reaches rig.b.
 bool reaches(rig& r, const tp::address& to) {
   auto left = r.a.adapter->connect(to, {}, {});
   if (!left) return false;
@@ -249,7 +249,7 @@ TEST_CASE("tcp: a service that sends back what it gets is no peer, and rejects n
 
 namespace {
 
-// A service whose kernel breaks a connection off as soon as something is sent by it.
+// A service with a kernel that resets a connection as soon as something is sent on it.
 class breaker {
  public:
   breaker() {
@@ -264,7 +264,7 @@ class breaker {
     REQUIRE(::getsockname(listening_.get(), reinterpret_cast<sockaddr*>(&at), &length) == 0);
     port = ntohs(at.sin_port);
   }
-  // Breaks off what came, if anything did.
+  // Resets a connection, if one has arrived.
   bool break_one() const {
     const cordma::unique_fd came(
         ::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

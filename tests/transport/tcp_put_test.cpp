@@ -1,4 +1,5 @@
-// Messages that are put, and messages that are handed out where they lie: in order, once each, whatever waits.
+// Messages that are put, and messages delivered without a copy: in order, exactly once, whichever
+// of them have to wait.
 #include <cordma/net/transport/tcp/frame.hpp>
 
 #include <algorithm>
@@ -22,13 +23,13 @@ std::vector<std::byte> body_of(std::uint64_t number, std::size_t bytes) {
   return all;
 }
 
-// What was received, and how.
+// A received message, and the way in which it was delivered.
 struct got {
   std::uint64_t number;
   bool in_place;
 };
 
-// One end: a queue of receives, and what came.
+// One end: a queue of receives, and the received messages.
 struct end {
   end(rig& r, side& s)
       : at(s),
@@ -54,7 +55,7 @@ struct end {
     CHECK(body == body_of(head.first, body.size()));
     all.push_back({head.first, in_place});
   }
-  // Completions come before messages in place.
+  // Completions are polled before messages delivered without a copy.
   void poll() {
     std::array<tp::completion, 16> out;
     bool progressed = false;
@@ -85,14 +86,14 @@ struct end {
   memory rooms;
   std::unique_ptr<tp::receive_queue> queue;
   std::uint64_t posted = 0;
-  std::size_t most = 16;                  // in one poll
-  std::uint64_t stays_from = UINT64_MAX;  // once: that message stays, and all behind it
+  std::size_t most = 16;                  // completions per poll
+  std::uint64_t stays_from = UINT64_MAX;  // once: this message and all later ones stay
   std::vector<got> all;
   std::vector<tp::completion> done;
   std::deque<tp::cm_event> events;
 };
 
-// From l to r, by `pairs` connections.
+// Messages from l to r, over `pairs` connections.
 struct conversation : rig {
   explicit conversation(std::size_t pairs = 1,
                         const cordma::reactor_options& o = {.mode = cordma::wait_mode::polling})
@@ -110,7 +111,7 @@ struct conversation : rig {
       REQUIRE(event(a).what == tp::cm_event::type::established);
       REQUIRE(event(b).what == tp::cm_event::type::established);
     }
-    settle(200);  // so that those found by epoll are looked for often
+    settle(200);  // so that connections found by epoll are checked often
   }
   template <class Done>
   void until(Done now) {
@@ -129,7 +130,7 @@ struct conversation : rig {
     const std::vector<std::byte> body = body_of(number, bytes);
     return left[pair]->put({number, bytes}, body.data(), static_cast<std::uint32_t>(bytes));
   }
-  // The same message, by a request; the buffer lasts as long as the test.
+  // Sends the same message by a request; the buffer lives as long as the test.
   void send(std::uint64_t number, std::size_t bytes) {
     memory& m = buffers.emplace_back(*domain, sizeof(tp::message_head) + bytes);
     const tp::message_head head{number, bytes};
@@ -139,11 +140,11 @@ struct conversation : rig {
     const tp::segment s = m.all();
     post(*left[0], request(opcode::send, number, s));
   }
-  // What was put has come to r, which does not look.
+  // Waits until the put messages have arrived at r, which does not poll.
   void arrive() {
     for (int i = 0; i < 1000; ++i) l.poll();
   }
-  // Puts until one is refused; r does not look. How many were taken.
+  // Puts messages until one is refused; r does not poll. Returns the number accepted.
   std::uint64_t fill(std::size_t bytes) {
     std::uint64_t n = 0;
     while (put(n, bytes)) REQUIRE(++n < 1'000'000);
@@ -194,9 +195,9 @@ TEST_CASE(
     CAPTURE(bytes);
     conversation c;
     const std::uint64_t taken = c.fill(bytes);
-    CHECK(!c.put(taken, bytes));  // refused again, and nothing has changed
+    CHECK(!c.put(taken, bytes));  // refused again without an effect
     c.send(taken, bytes);
-    CHECK(!c.put(taken + 1, 0));  // never ahead of what was posted
+    CHECK(!c.put(taken + 1, 0));  // never ahead of posted messages
     c.expect_in_order(taken + 1);
     c.until([&] { return c.l.done.size() == 1; });
     CHECK(c.l.done[0].status == wc_status::success);
@@ -215,7 +216,7 @@ TEST_CASE("tcp: a read is answered behind the rest of a message that is half sen
     const std::uint64_t taken = c.fill(4999);
     const tp::segment s = back.all();
     post(*c.right[0], request(opcode::read, 1, s, read));
-    c.arrive();  // the answer waits
+    c.arrive();  // the response waits
     CHECK(!c.put(taken, 8));
     c.until([&] { return !c.r.done.empty(); });
     CHECK(c.r.done[0].status == wc_status::success);
@@ -233,7 +234,8 @@ TEST_CASE("tcp: messages that are put and posted in turn arrive in order, once e
   std::uint64_t next = 0, posted = 0, put = 0;
   c.until([&] {
     for (int burst = 0; burst < 20 && next < count; ++burst) {
-      if (next % 50 == 0 && posted != c.l.done.size()) break;  // from here on they are put again
+      // the following messages can be put again
+      if (next % 50 == 0 && posted != c.l.done.size()) break;
       const std::size_t bytes = next % 97;
       if (next % 7 != 3 && c.put(next, bytes)) {
         ++put;
@@ -265,7 +267,7 @@ TEST_CASE(
   memory out(*c.domain, large);
   const tp::segment t = out.all();
   post(*c.left[0], request(opcode::send, 9, t));
-  CHECK(!c.put(1, 8));  // it may be refused, and what is behind it dropped
+  CHECK(!c.put(1, 8));  // the posted message may be refused, and later ones dropped
   bool before = false;
   for (int i = 0; i < most_polls && c.l.done.empty(); ++i) {
     std::array<tp::completion, 4> done;
@@ -295,12 +297,12 @@ TEST_CASE(
   c.arrive();
   c.until([&] { return c.r.all.size() == 9; });
   c.settle(100);
-  REQUIRE(c.r.all.size() == 9);  // the last one finds no receive
+  REQUIRE(c.r.all.size() == 9);  // there is no receive for the last one
   for (std::size_t i = 0; i < 9; ++i) CHECK(c.r.all[i].in_place == (i < 5));
   REQUIRE(c.put(10, 30));
   c.settle(100);
   CHECK(c.r.all.size() == 9);
-  CHECK(c.b.adapter->arm() == cordma::arm_state::armed);  // nothing but a receive helps
+  CHECK(c.b.adapter->arm() == cordma::arm_state::armed);  // only a receive can change that
   c.b.adapter->disarm();
   c.r.post_receive();
   CHECK(c.b.adapter->arm() == cordma::arm_state::busy);
@@ -343,7 +345,7 @@ TEST_CASE(
 }
 
 TEST_CASE("tcp: a sender with much to say does not keep others from their turn [connections]") {
-  for (const std::size_t pairs : {2U, 6U}) {  // tried in every poll; some of them found by epoll
+  for (const std::size_t pairs : {2U, 6U}) {  // polled every time; some of them found by epoll
     CAPTURE(pairs);
     conversation c(pairs);
     for (std::uint64_t i = 0; i < 400; ++i) REQUIRE(c.put(i, 8));
@@ -375,7 +377,7 @@ TEST_CASE("tcp: a peer that takes nothing of a waiting part is taken for dead [v
   cordma::virtual_clock time;
   conversation c(1, {.mode = cordma::wait_mode::polling, .time = &time});
   REQUIRE(c.fill(4999) > 0);
-  c.send(0, 8);  // a part waits, or this does
+  c.send(0, 8);  // a part of a message waits, or this message does
   for (int i = 0; i < 4 && c.l.events.empty(); ++i) {
     time.advance_to(time.now() + c.left[0]->actual().peer_timeout);
     c.home.turn();

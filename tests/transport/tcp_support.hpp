@@ -17,7 +17,7 @@ using cordma::errc;
 using tp::opcode;
 using tp::wc_status;
 
-// Loopback answers within microseconds; this many polls are seconds.
+// Loopback responds within microseconds; this many polls take seconds.
 inline constexpr int most_polls = 2'000'000;
 
 // A registered buffer.
@@ -46,7 +46,7 @@ struct memory {
   tp::memory_keys keys;
 };
 
-// An adapter, and what it has reported so far.
+// An adapter, and the completions and events that it has reported.
 struct side {
   side(tp::domain& owner, cordma::reactor& home) : adapter(std::move(*owner.open(home))) {}
   void poll() {

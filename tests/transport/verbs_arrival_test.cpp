@@ -1,4 +1,4 @@
-// When a UC connection is taken for stuck. Needs no device.
+// Detection of a UC connection that is stuck. Needs no device.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/verbs/arrival_watch.hpp>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint16_t many = arrival_watch::enough;
 
-// A look, when the peer has said that it sent so many in all.
+// One check, after the peer has reported the total number of messages that it sent.
 bool look(arrival_watch& w, int sent, bool receiving = true) {
   w.on_told(static_cast<std::uint16_t>(sent));
   return w.is_over(receiving);
@@ -19,7 +19,7 @@ bool look(arrival_watch& w, int sent, bool receiving = true) {
 
 TEST_CASE("UC arrivals: over when many were sent twice, a receive was there, and none came") {
   arrival_watch w;
-  CHECK_FALSE(look(w, many));  // since when there is a receive, nobody knows
+  CHECK_FALSE(look(w, many));  // the time at which a receive was posted is unknown
   CHECK_FALSE(look(w, 2 * many));
   CHECK(look(w, 3 * many));
 }

@@ -1,4 +1,4 @@
-// What libibverbs reports, made up, lands in the field of the same name. Needs no device.
+// Made-up values of libibverbs are copied to the fields with the same names. Needs no device.
 #include <doctest/doctest.h>
 #include <verbs/same_attributes.hpp>
 
@@ -13,9 +13,9 @@ using namespace cordma::test;
 
 namespace {
 
-constexpr unsigned seeds = 8;  // one-byte fields that are alike under one seed differ under others
+constexpr unsigned seeds = 8;  // one-byte fields that are equal with one seed differ with others
 
-// All its bytes are random.
+// A value with random bytes.
 template <class T>
 T random_bytes(std::mt19937& chance) {
   std::vector<unsigned char> bytes(sizeof(T));

@@ -1,4 +1,4 @@
-// What verbs connections tell each other: encoded and decoded, and refused where it is damaged. Needs no
+// Control messages of verbs connections: encoded and decoded, and refused if damaged. Needs no
 // device.
 #include <doctest/doctest.h>
 
@@ -153,7 +153,7 @@ TEST_CASE("who sent a datagram: an IPv4 header, a GRH, and one that looks like b
   CHECK(from_v4[10] == std::byte{0xFF});
   CHECK(from_v4[12] == std::byte{10});
   CHECK(from_v4[15] == std::byte{1});
-  v4[0] = std::byte{0x60};  // what lies ahead of the header is anything
+  v4[0] = std::byte{0x60};  // the bytes in front of the header may have any value
   CHECK(sender_of(v4) == from_v4);
   std::array<std::byte, grh_bytes> v6{};
   v6[0] = std::byte{0x60};

@@ -1,4 +1,5 @@
-// The ways to peers: how many are kept, how long at least, and for whom none is looked for.
+// Address handles of peers: how many are kept, for how long at least, and for which peers none is
+// created.
 #include "own_device.hpp"
 
 #include <doctest/doctest.h>
@@ -21,7 +22,7 @@ namespace {
 
 int made = 0;
 int gone = 0;
-// Where all handles lead meanwhile, so that no neighbour is asked for.
+// GID that all handles use meanwhile, so that no neighbour is resolved.
 std::optional<ibv_gid> everywhere;
 
 template <class Function>
@@ -110,7 +111,7 @@ TEST_CASE("L7: a port that writes to many peers keeps the ways to the last of th
   CHECK(made == many);
   send(many - 1);
   send(many - static_cast<int>(most_unused_handles));
-  CHECK(made == many);  // those were kept
+  CHECK(made == many);  // these handles were kept
   send(0);
   CHECK(made == many + 1);
   port.reset();
@@ -138,7 +139,7 @@ TEST_CASE("L7: a way that a datagram on the device stands on is kept, and so is 
       REQUIRE(handles.make(key(i), path, {.posted = posted++, .done = 1}) != nullptr);
     }
     CHECK(gone == 0);
-    // All but the last ten are done.
+    // All of the datagrams except the last ten are done.
     REQUIRE(handles.make(key(many), path, {.posted = posted, .done = posted - 10}) != nullptr);
     CHECK(made - gone == static_cast<int>(most_unused_handles) + 1);
     ++posted;

@@ -1,4 +1,4 @@
-// A program that listens by librdmacm itself, and gives its clients to a Worker.
+// A program that listens with librdmacm and hands its clients to a Worker.
 #include "raw_id.hpp"
 
 #include <doctest/doctest.h>
@@ -76,7 +76,7 @@ TEST_CASE("H2: an adopted client is rejected with words, or by being dropped, an
 
     connect_operation second = on.client().connect(listening.where()).start();
     rdma_cm_event* const two = co_await listening.next();
-    CHECK(on.server().adopt(two).ok());  // and dropped
+    CHECK(on.server().adopt(two).ok());  // adopted and dropped
     const result<Endpoint> dropped = co_await second.result();
     CHECK(dropped.code() == errc::rejected);
 

@@ -1,5 +1,5 @@
-// Events of the device about queue pairs and completion queues of ours end the connections they are about,
-// and no others. Of queue pairs Soft-RoCE reports none by itself: those are put in where it would.
+// Device events about cordma's queue pairs and completion queues end the connections concerned, and
+// no others. Soft-RoCE reports none for queue pairs: the test injects those.
 #include "property.hpp"
 #include "raw_loop.hpp"
 
@@ -122,7 +122,7 @@ TEST_CASE(
   completion now;
   static_cast<void>(c.ends[0]->post_recv({.id = 7}, now));
   ibv_pd* const pd = c.device->native_pd();
-  // Of whom nobody knows: its completions take the room that others were promised.
+  // A queue pair unknown to the library: its completions use entries that were promised to others.
   ibv_cq* const overflown = c.inside().promise(0).value();
   test::raw_loop stranger(pd, nullptr, overflown);
   while (!has_event(pd->context)) static_cast<void>(stranger.post_nothing());
@@ -136,7 +136,7 @@ TEST_CASE(
   CHECK(c.completions.size() == 1);
   CHECK(c.completions[0].id == 7);
   CHECK(c.completions[0].status == wc_status::wr_flush_err);
-  CHECK(c.inside().promise(0).value() != overflown);  // whoever comes next gets another
+  CHECK(c.inside().promise(0).value() != overflown);  // the next connection gets another queue
 }
 
 TEST_CASE(
@@ -149,14 +149,14 @@ TEST_CASE(
   CHECK(e.pair == c.ends[1].get());
 }
 
-// Else a reactor that looks just before it sleeps would do so with nothing asked for.
+// Otherwise a reactor that polls just before it sleeps would sleep with no notification armed.
 TEST_CASE(
     "D7: a poll that reads a notification says so, also where its completion was taken before") {
   two_connections c;
   pollfd there{.fd = c.at->wait_fd(), .events = POLLIN, .revents = 0};
   completion now;
   std::array<completion, 32> taken;
-  for (int round = 0; round < 70; ++round) {  // one poll of 64 looks by itself
+  for (int round = 0; round < 70; ++round) {  // one poll in 64 checks anyway
     while (c.at->arm() != arm_state::armed) c.turn();
     REQUIRE(c.ends[0]->post_send({.op = opcode::write}, now) == posted::pending);
     REQUIRE(::poll(&there, 1, -1) == 1);

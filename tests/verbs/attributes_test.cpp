@@ -1,4 +1,4 @@
-// query_devices() beside libibverbs, which is asked once more by hand.
+// query_devices() compared with direct queries to libibverbs.
 #include "own_device.hpp"
 #include "same_attributes.hpp"
 #include "two_hosts.hpp"
@@ -20,7 +20,7 @@ using namespace cordma::test;
 
 namespace {
 
-// The only device of the machine.
+// Attributes of the only device of the machine.
 device_attributes asked_device() {
   std::vector<device_attributes> all = query_devices().value();
   REQUIRE(all.size() == 1);
@@ -37,7 +37,7 @@ std::vector<ibv_gid_entry> gids_of(ibv_context* context, unsigned port) {
   return all;
 }
 
-// The P_Keys of the places in use, as they stand in the port's table.
+// P_Keys of the used entries, as they are in the port's table.
 std::vector<port_pkey> pkeys_of(ibv_context* context, std::uint8_t port, unsigned places) {
   std::vector<port_pkey> found;
   for (unsigned i = 0; i < places; ++i) {
@@ -48,7 +48,7 @@ std::vector<port_pkey> pkeys_of(ibv_context* context, std::uint8_t port, unsigne
   return found;
 }
 
-// Gives the device a name of its board in sysfs, as some drivers do, while it lives.
+// Gives the device a board name in sysfs during its lifetime, as some drivers do.
 class named_board {
  public:
   explicit named_board(const std::string& name) {
@@ -79,7 +79,7 @@ TEST_CASE("B4: the attributes of a device are those that libibverbs reports") {
   CHECK(d.num_comp_vectors == context->num_comp_vectors);
   CHECK(bits(d.fork) == bits(ibv_is_fork_initialized()));
   check_same(d, asked);
-  CHECK(d.limits.max_qp > 0);  // the fields that are compared are not all zero
+  CHECK(d.limits.max_qp > 0);  // the compared fields are not all zero
   CHECK(bits(d.flags) != 0);
 }
 

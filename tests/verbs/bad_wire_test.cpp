@@ -1,5 +1,5 @@
-// Two hosts and a wire that loses, delays, overtakes and falls silent for a while: whatever is carried out
-// over RC arrives right, in order and once.
+// Two hosts and a wire that loses, delays, reorders, or stays silent for a while: every operation
+// over RC is carried out correctly, in order and once.
 #include "read_watch.hpp"
 #include "two_hosts.hpp"
 
@@ -19,13 +19,13 @@ using namespace cordma::test;
 namespace {
 
 constexpr std::uint16_t port = 18716;
-constexpr std::size_t big = std::size_t{1} << 20;  // far above what is sent eagerly anywhere
+constexpr std::size_t big = std::size_t{1} << 20;  // far above the eager limit of every transport
 constexpr std::uint64_t of_client = 1000;          // seeds
 constexpr std::uint64_t of_server = 2000;
 constexpr std::uint64_t of_writes = 500;
 
-// A lost acknowledgement costs an eighth of it, or so: in which emulated machines, busy ones at that, have to carry a
-// megabyte each way. A wire that is silent has to come back before all of it.
+// One lost acknowledgement takes about an eighth of this time, in which emulated and busy machines
+// have to carry a megabyte each way. A silent wire must come back before all of it has passed.
 endpoint_options patient() {
   endpoint_options o;
   o.peer_timeout = std::chrono::seconds(20);
@@ -41,20 +41,21 @@ endpoint_options through_an_outage() {
 struct load {
   int messages = 0;
   int remote = 0;                     // rounds of writing and reading, then of adding and swapping
-  std::size_t longest = big;          // of them, bytes
+  std::size_t longest = big;          // of the rounds, in bytes
   std::size_t longest_message = big;  // bytes
 };
 constexpr load much{.messages = 40, .remote = 8};
-// Over a wire that loses packets, requests of up to 16 packets: a longer one may spend Soft-RoCE's retry count. See the
-// transport's README, "Repetitions". At 1 % the wire loses about 20 of their packets.
+// Over a wire that loses packets, requests have up to 16 packets: a longer one may use up
+// Soft-RoCE's retry count, see the transport's README, "Repetitions". At 1 % the wire loses about
+// 20 of their packets.
 constexpr load over_loss{.messages = 400,
                          .remote = 64,
                          .longest = std::size_t{1} << 16,
                          .longest_message = std::size_t{1} << 16};
-// Requests of a megabyte, where so few packets are lost that six repetitions suffice; a dozen of them.
+// A dozen requests of a megabyte, with so few lost packets that six retries suffice.
 constexpr load long_over_loss{.messages = 240, .remote = 40};
 
-// Small ones of every length, and now and then a long one.
+// Small messages of every length, and occasionally a long one.
 std::size_t length_of(int i, load own) {
   return i % 40 == 39 ? own.longest_message : 1 + static_cast<std::size_t>(i) * 997 % 9000;
 }
@@ -113,7 +114,7 @@ std::size_t remote_length(int i, load own) {
   return i % 8 == 7 ? own.longest : 1 + static_cast<std::size_t>(i) * 1231 % 9000;
 }
 
-// For whoever looks into it.
+// Describes the difference for a human reader.
 std::string what_is_there(std::span<const std::byte> got, std::span<const std::byte> expected) {
   const auto [bad, unused] = std::ranges::mismatch(got, expected);
   const auto first = static_cast<std::size_t>(bad - got.begin());
@@ -123,7 +124,7 @@ std::string what_is_there(std::span<const std::byte> got, std::span<const std::b
          std::to_string(last);
 }
 
-// Writes, flushes, and reads it back.
+// Writes, flushes, and reads back.
 task<> use_remote(stand* s, Endpoint* e, load own) {
   MemoryRegion memory = s->here->memory(2 * big);
   for (int i = 0; i < own.remote; ++i) {
@@ -156,26 +157,26 @@ task<> count(stand* s, Endpoint* e, load own) {
   }
 }
 
-// Atomics by themselves: behind a message of this side Soft-RoCE may lose the old value of one, as the last case
-// shows.
+// Runs the atomics separately: behind a message of this side Soft-RoCE may lose an atomic's old
+// value, as the last case shows.
 task<> do_all(stand* s, Endpoint* e, load own) {
   co_await when_all(send_all(s, e, own), use_remote(s, e, own));
   co_await count(s, e, own);
 }
 
-// What the peer left in this side's memory.
+// Checks the data that the peer left in this side's memory.
 void check_offered(const stand& s, std::uint64_t seed, load their) {
   const int rounds = their.remote;
   CHECK(s.offered.as<std::uint64_t>()[0] == static_cast<std::uint64_t>(2 * rounds));
   if (rounds == 0) return;
-  // The last of each length lies over what was there before, and the longest shows behind it.
+  // Each write overwrites the previous ones; the longest is visible behind the last write.
   const std::size_t last = remote_length(rounds - 1, their);
   CHECK(filled(s.offered.bytes().subspan(stand::window_at, last),
                seed + of_writes + static_cast<std::uint64_t>(rounds - 1)));
 }
 
-// The client's word that all is done, and the server's, in this order: till then the server need not
-// have sent anything.
+// The client reports completion, then the server does, in this order: until then the server need
+// not have sent anything.
 task<> conclude(stand* s, Endpoint* e) {
   MemoryRegion word = s->here->memory(16);
   const Slice out = word.all().first(8);
@@ -194,7 +195,7 @@ struct scene {
   endpoint_options endpoint = patient();
 };
 
-// `happen` runs beside the traffic.
+// `happen` runs concurrently with the traffic.
 template <class Happen>
 task<> converse(side* here, scene what, std::string rule, Happen happen) {
   Endpoint e = co_await meet(here, port, what.endpoint);
@@ -229,12 +230,12 @@ task<> a_quarter(stand* s) {
   while (s->done < much.messages / 4) co_await sleep_for(std::chrono::milliseconds(5));
 }
 
-// Of an answer, each packet that is overtaken costs a timeout. Of a long message, each costs one of the few
-// repetitions that Soft-RoCE has between two acknowledgements: more of them, and it gives up.
+// Each reordered packet of a response causes a timeout. In a long message each one uses one of the
+// few retries that Soft-RoCE has between two acknowledgements; after too many it gives up.
 constexpr load shorter{.messages = 80, .remote = 40, .longest = 9000};
 
-// Writes the last round once more until a packet of it has been overtaken: of writes alone, on a wire that
-// loses nothing, the peer finds none out of sequence for another reason.
+// Repeats the last round's writes until one of their packets has been reordered. With writes only,
+// on a wire that loses nothing, the peer counts no sequence error for another reason.
 task<> until_overtaken(stand* s, Endpoint* e) {
   constexpr int most = 100;  // times; each sends 144 packets
   constexpr std::size_t at_once = 16;
@@ -261,7 +262,8 @@ task<> hush() {
   shell(become + "delay 1ms");
 }
 
-// Once while messages are under way and memory is read and written, and once while it is counted.
+// Twice: once while messages are in flight and memory is read and written, and once during the
+// atomics.
 task<> fall_silent(stand* s, Endpoint*) {
   co_await a_quarter(s);
   co_await hush();
@@ -277,7 +279,8 @@ task<> unplug(stand* s, Endpoint*) {
 
 constexpr std::size_t through_bytes = 100'000;
 
-// Writes, and nothing else, till the peer says that its link is back; then tells the last round.
+// Only writes, until the peer reports that its link is back; then sends the number of the last
+// round.
 task<> write_till_back(side* here, Endpoint* e, RemoteMemory theirs, Slice word) {
   recv_operation back = e->recv(word).start();
   MemoryRegion memory = here->memory(through_bytes);
@@ -296,7 +299,7 @@ task<> write_till_back(side* here, Endpoint* e, RemoteMemory theirs, Slice word)
   co_await e->send(word);
 }
 
-// Between two rounds hardly any time passes: the link goes while a write is under way.
+// There is hardly any time between two rounds: the link goes down while a write is in flight.
 task<> unplug_under_writes(Endpoint* e, MemoryRegion offered, Slice word) {
   const std::atomic_ref<std::uint64_t> first(offered.as<std::uint64_t>()[0]);
   while (first.load() == 0) co_await sleep_for(std::chrono::milliseconds(5));
@@ -322,11 +325,11 @@ task<> write_through(side* here) {
   CHECK(e.first_cause()->code() == errc::not_connected);
 }
 
-// ---- messages of the protocol: short ones copied, long ones read or written by RMA ----
+// ---- messages of the protocol: eager ones copied, rendezvous ones read or written by RMA ----
 
 constexpr int letters = 60;
 
-// What a long one's memory may be used for decides how it travels.
+// The access rights of a rendezvous message's buffers determine its transfer.
 struct manner {
   std::string_view name;
   cordma::access sent;
@@ -352,7 +355,8 @@ task<> post_letters(side* here, Endpoint* e, manner how, std::uint64_t seed) {
   }
 }
 
-// The next one's receive comes before this one is done: some arrive matched, others wait.
+// Posts the next message's receive before this message is done: some are matched on arrival, others
+// wait.
 task<> get_letters(side* here, Endpoint* e, manner how, std::uint64_t seed) {
   MemoryRegion in = here->context.allocate(2 * big, how.received).value();
   const auto receive = [&](int i) {
@@ -373,7 +377,7 @@ task<> get_letters(side* here, Endpoint* e, manner how, std::uint64_t seed) {
   }
 }
 
-// How many packets the wire lost.
+// Returns the number of packets that the wire lost.
 task<std::uint64_t> correspond(side* here, Messages* messages, manner how, std::string rule) {
   connect_options o;
   o.endpoint = patient();
@@ -396,13 +400,14 @@ task<std::uint64_t> correspond(side* here, Messages* messages, manner how, std::
   co_return lost;
 }
 
-// ---- what Soft-RoCE does with answers that were lost ----
+// ---- Soft-RoCE and lost responses ----
 
 constexpr std::uint64_t in_the_counter = 42;
 constexpr std::size_t read_bytes = 512;
 
-// Receives a message, and answers an atomic or a read behind it, and is not heard. On a busy machine the message alone
-// is answered twice before the atomic comes: that one's effect on the counter is waited for.
+// Receives a message and executes an atomic or a read behind it, but its acknowledgements are lost.
+// On a busy machine the message alone is acknowledged twice before the atomic arrives, so this
+// waits for the atomic's effect on the counter.
 task<> answer_in_vain(Endpoint* e, MemoryRegion* words, std::string round, std::uint64_t* counter) {
   recv_operation message = e->recv(words->all().first(8)).start();
   {
@@ -416,9 +421,9 @@ task<> answer_in_vain(Endpoint* e, MemoryRegion* words, std::string round, std::
   meet_at("heard-" + round);
 }
 
-// Both are repeated, since neither was acknowledged. The message is a duplicate there: its acknowledgement
-// has the number of the last request that was executed, and that is the atomic behind it; a read does not
-// count as executed.
+// This side repeats both requests, since neither was acknowledged. The message is a duplicate for
+// the peer: its acknowledgement carries the number of the last executed request, which is the
+// atomic behind it. A read does not count as executed.
 task<> miss_the_answers(Endpoint* e, RemoteMemory theirs, MemoryRegion* words) {
   const Slice word = words->all().first(8);
   meet_at("mute-atomic");
@@ -457,7 +462,8 @@ task<> lose_answers(side* here) {
   }
 }
 
-// The client reads as much as it can at once, over a way that is long enough for all of it to be under way.
+// The client posts as many reads as it can at once, over a path long enough to have all of them in
+// flight.
 task<> read_at_once(side* here, std::uint32_t depth) {
   constexpr std::size_t reads = 48;
   constexpr std::size_t each = 64;  // bytes
@@ -520,7 +526,8 @@ TEST_CASE(
     "K9: the receiver's link goes down and comes back under messages: what is under way waits, and "
     "arrives") {
   side here;
-  // No reads: one whose answer the link takes away may come back without its bytes, see the transport's README.
+  // No reads: a read that loses its response in the outage may complete without its bytes, see the
+  // transport's README.
   scene one_way{
       .own = load{.messages = much.messages}, .their = load{}, .endpoint = through_an_outage()};
   if (on_server()) std::swap(one_way.own, one_way.their);
@@ -538,7 +545,7 @@ TEST_CASE(
     "K9: tagged messages from a byte to 300 KB, both ways at once, over a bad wire: whole, and in "
     "their order") {
   for (const std::string rule : {"loss 0.5%", "delay 2ms duplicate 1%"}) {
-    std::uint64_t lost = 0;  // some half dozen each time, but now and then none
+    std::uint64_t lost = 0;  // about six each time, occasionally none
     for (const manner& how : manners) {
       CAPTURE(rule);
       CAPTURE(how.name);
@@ -559,8 +566,8 @@ TEST_CASE(
   }
 }
 
-// Its rxe_comp.c takes a plain acknowledgement with the number of an atomic for the end of that, as if it
-// were a send, and nothing is copied.
+// Its rxe_comp.c takes a plain acknowledgement with an atomic's number for the completion of the
+// atomic, as if it were a send, and copies nothing.
 TEST_CASE(
     "K9: on Soft-RoCE an atomic behind a message may end well without its old value, once packets "
     "are lost; a read brings its bytes") {

@@ -1,4 +1,4 @@
-// The rules of ibv_cq_ex and ibv_wr_*, held against a device that knows them by heart.
+// Checks the rules of ibv_cq_ex and ibv_wr_* with a device that enforces them.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/verbs/limits.hpp>
@@ -14,7 +14,7 @@ using namespace cordma::transport::verbs;
 
 namespace {
 
-// Completions to be polled; whatever is against the rules fails the test.
+// Completions to be polled; a violation of the rules fails the test.
 struct strict_queue : ibv_cq_ex {
   explicit strict_queue(std::vector<ibv_wc> completions)
       : ibv_cq_ex(), waiting(std::move(completions)) {
@@ -41,7 +41,7 @@ struct strict_queue : ibv_cq_ex {
 
   std::vector<ibv_wc> waiting;
   bool open = false;       // between start and end
-  bool exhausted = false;  // next has said so
+  bool exhausted = false;  // next has reported the end
   std::size_t starts = 0;
 
  private:
@@ -166,7 +166,7 @@ TEST_CASE("Q1: what is there is one batch; an empty queue is asked once, and not
 
 namespace {
 
-// Writes down what it is called.
+// Records the calls that it receives.
 struct telling_pair : ibv_qp_ex {
   telling_pair() : ibv_qp_ex() {
     qp_base.context = &context;
@@ -216,7 +216,7 @@ struct telling_pair : ibv_qp_ex {
   ibv_context context{};
 };
 
-// Requests in a list, numbered from 1, each with so many segments of 10 bytes.
+// Requests in a list, numbered from 1, each with `segments` segments of 10 bytes.
 struct requests {
   ibv_send_wr& add(ibv_wr_opcode opcode, int segments, unsigned flags = 0) {
     ibv_send_wr& r = all[count];

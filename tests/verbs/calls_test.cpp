@@ -1,5 +1,5 @@
-// By which calls requests and completions go: found by asking the device, chosen by a setting, told by each
-// connection; and what becomes of a request that the device refuses.
+// The calls that post requests and poll completions: detected on the device, selected by a setting,
+// and reported by each connection. Also requests that the device refuses.
 #include "own_device.hpp"
 #include "property.hpp"
 
@@ -26,12 +26,12 @@ namespace {
 constexpr std::array every_choice{verbs_calls::automatic, verbs_calls::extended,
                                   verbs_calls::plain};
 
-// What the device would be without one of its calls, and with requests that are wrong: its own functions,
-// with others in front of them.
+// A device that lacks one of its calls, or that receives invalid requests: wraps the device's own
+// functions.
 class altered_device {
  public:
   static constexpr std::uint32_t invalid_bytes =
-      13;  // a request of one segment that long is refused
+      13;  // a request of one segment with this length is refused
 
   altered_device() {
     verbs_context* const calls = verbs_get_ctx(device_.context());
@@ -143,7 +143,7 @@ TEST_CASE(
   const char* const requests = device_has("extended requests") ? "ibv_wr" : "ibv_post_send";
   const char* const completions =
       device_has("extended completion queues") ? "ibv_cq_ex" : "ibv_poll_cq";
-  CHECK(requests == std::string_view("ibv_wr"));  // of the device that the suite runs on
+  CHECK(requests == std::string_view("ibv_wr"));  // the device that the suite runs on has both
   CHECK(completions == std::string_view("ibv_cq_ex"));
   expect_calls(by(verbs_calls::automatic), requests, completions);
   expect_calls(by(verbs_calls::extended), "ibv_wr", "ibv_cq_ex");

@@ -1,4 +1,4 @@
-// Which transport is taken where there are several, and what is said about it.
+// The choice between several transports, and the reported reason.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -25,7 +25,7 @@ task<joined> join(Worker* worker, Listener* listener, std::string host) {
   co_return both;
 }
 
-// Connects to this host by one of its addresses, and tells the transport and the reason.
+// Connects to this host by one of its addresses; returns the transport and the reason.
 std::pair<kind, std::string> chosen(std::vector<kind> kinds, const std::string& host) {
   context_options o;
   o.transports = std::move(kinds);

@@ -1,4 +1,4 @@
-// What the connection manager says, agrees to and leaves behind.
+// The connection manager: its events, the parameters it negotiates, and the resources it leaves.
 #include "raw_id.hpp"
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ bool says(const failure& why, std::string_view words) {
 
 }  // namespace
 
-// Each event of rdma_cm by what it comes to here; events_test.cpp has the table of all of them.
+// Each event of rdma_cm with its effect here; events_test.cpp has the complete table.
 TEST_CASE("M4: resolved, asked, answered, established, disconnected: a connection's life") {
   stage s;
   s.play([](stage& on) -> task<> {
@@ -86,7 +86,7 @@ TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what i
     CHECK(off_the_map.code() == errc::unreachable);  // ADDR_ERROR, or refused at once
     const result<Endpoint> silent =
         co_await on.client().connect("10.77.0.99:7", impatient).result();
-    CHECK(silent.code() == errc::timed_out);  // no event comes for a minute
+    CHECK(silent.code() == errc::timed_out);  // no event arrives for a minute
     const result<Endpoint> nobody = co_await on.client().connect(own_host() + ":9").result();
     CHECK(nobody.code() == errc::unreachable);  // REJECTED, by the kernel
     CHECK(says(nobody.why(), "nobody listens"));
@@ -102,7 +102,8 @@ TEST_CASE("M4: no address, no answer, nobody there, a no: each is told as what i
 
 namespace {
 
-// An adapter without a Worker, that listens: its queue pairs can be told news that nobody sent.
+// A listening adapter without a Worker: its queue pairs can be given events that the kernel did not
+// send.
 struct bare_adapter {
   bare_adapter()
       : device(transport::make_verbs({}).value()),
@@ -151,7 +152,7 @@ TEST_CASE("M4: where one address of a name does not answer the next one is tried
   client.begin({here.place, here.place}, own_host(), {});
   const transport::cm_event first = here.next();
   REQUIRE(first.what == transport::cm_event::type::connect_request);
-  // Nobody answers it, and after a minute the connection manager gives up.
+  // The request is not answered, and after a minute the connection manager gives up.
   put_in(client, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
   const transport::cm_event second = here.next();
   REQUIRE(second.what == transport::cm_event::type::connect_request);
@@ -187,8 +188,8 @@ TEST_CASE(
 
 namespace {
 
-// A client whose request was accepted; each side does something when it is polled only, so that the client's
-// last word does not come before that.
+// A client with an accepted request. Each side makes progress only when it is polled, so the
+// client's last handshake message does not arrive before that.
 struct accepted_client {
   bare_adapter here;
   bare_adapter there;
@@ -227,13 +228,13 @@ TEST_CASE("M6: a message that comes before the client's last word stands for it"
   accepted_client c;
   c.says_something();
   ibv_cq* const both = c.here.own().promise(0).value();
-  c.here.own().drain(both);  // without a look at what rdma_cm has to say
+  c.here.own().drain(both);  // without reading rdma_cm's events
   REQUIRE(c.here.at->has_events());
   const transport::cm_event up = c.here.at->next_event();
   CHECK(up.what == transport::cm_event::type::established);
   CHECK(up.pair == c.server.get());
   c.is_heard();
-  CHECK_FALSE(c.here.at->has_events());  // it comes up once
+  CHECK_FALSE(c.here.at->has_events());  // it is established once
 }
 
 TEST_CASE("M6: so does the device's event that a first packet came, put in") {
@@ -334,7 +335,7 @@ TEST_CASE("M7: a port whose listener has gone is listened on again, while its co
   });
 }
 
-// Which is why listeners have no option for it.
+// This is why listeners have no option for it.
 TEST_CASE("M7: the kernel lets two share an address that both may use again, and neither listen") {
   const auto may_again = [](raw_id& id) {
     int on = 1;
@@ -354,7 +355,7 @@ TEST_CASE("M7: the kernel lets two share an address that both may use again, and
 
 namespace {
 
-// Who asks there is told to this listener.
+// Checks that a request to this address reaches this listener.
 task<> leads_to(stage* on, const std::string host, Listener* listener) {
   const std::string where = host + ":" + std::to_string(listener->bound().port);
   connect_operation connecting = on->client().connect(where).start();
@@ -383,7 +384,8 @@ TEST_CASE("M7: a listener of IPv6 only leaves its port to one of IPv4") {
 
 namespace {
 
-// Connects by descriptors, which leave the connection manager out: who is killed then says nothing.
+// Connects by descriptors, which do not use the connection manager: a killed peer then sends
+// nothing.
 int silent_life(wire_to_peer& parent) {
   host h;
   Endpoint e = h.worker.prepare().value();
@@ -401,7 +403,8 @@ int silent_life(wire_to_peer& parent) {
 
 namespace {
 
-// Knocks with so many bytes of a hello, or finds the way and says nothing; lives until it is killed.
+// Sends a connection request with none or a part of a hello, or only resolves the route; lives
+// until it is killed.
 enum class knock : std::uint8_t { way_found, no_hello, part_of_a_hello };
 
 task<> knock_at(std::uint16_t port, knock how, wire_to_peer* parent) {
@@ -438,7 +441,7 @@ task<> serve_after(host* h, child_process* stranger) {
   stranger->kill();
   connect_operation connecting =
       h->worker.connect(own_host() + ":" + std::to_string(listener.bound().port)).start();
-  ConnectionRequest request = co_await coming;  // none but this one gets so far
+  ConnectionRequest request = co_await coming;  // only this request gets this far
   Endpoint server = co_await request.accept();
   Endpoint client = co_await connecting;
   MemoryRegion memory = h->context.allocate(16).value();
@@ -463,7 +466,7 @@ TEST_CASE("K10: a client killed with -9 before its hello, or within it: the serv
 }
 
 TEST_CASE("M7: the timeout of an acknowledgement decides how soon a dead peer is known") {
-  // Seven tries of 4.096 us * 2^n: 0.1 s, and 3.7 s, which the other is through in.
+  // Seven tries of 4.096 us * 2^n: 0.1 s, and 3.7 s, in which the other one has finished.
   constexpr std::array<std::uint8_t, 2> codes{12, 17};
   std::vector<child_process> peers;
   std::vector<Context> contexts;

@@ -1,5 +1,6 @@
-// Between the moment when the device takes messages and the peer's last word; whose word counts; and a peer that
-// is gone without one. It is a queue pair by hand, so that it says what no adapter would, and nothing else.
+// The time between the first message and the end of the handshake; which peer's messages count; and
+// a peer that disappears without one. The peer is a hand-written queue pair, so that it sends
+// exactly the messages that no adapter would send.
 #include "raw_id.hpp"
 #include "raw_pair.hpp"
 
@@ -26,7 +27,7 @@ namespace {
 
 constexpr std::uint32_t half = 16384;  // bytes: several packets
 
-// One adapter, and memory: the first half is received into.
+// One adapter, and memory: messages are received into its first half.
 struct host_of_one {
   reactor loop{reactor_options{.mode = wait_mode::polling}};
   std::shared_ptr<domain> device = make_verbs({}).value();
@@ -63,7 +64,7 @@ struct host_of_one {
   }
 };
 
-// Its own end of a connection by descriptors. It never says that it is connected.
+// A hand-written end of a connection by descriptors. It never reports that it is connected.
 class silent_peer {
  public:
   explicit silent_peer(ibv_pd* pd) : cq_(ibv_create_cq(pd->context, 8, nullptr, nullptr, 0)) {
@@ -83,18 +84,19 @@ class silent_peer {
     CHECK(ibv_destroy_qp(qp_) == 0);
     CHECK(ibv_destroy_cq(cq_) == 0);
   }
-  // As one that a queue pair of `of` connects to; the two know the way to each other then.
+  // Connects with a queue pair `of`; both then have the path to each other.
   void pair_with(queue_pair& of, const ibv_ah_attr& way) {
     const std::vector<std::byte> told = of.descriptor().value();
     const pair_descriptor theirs = decode_descriptor(told).value();
     test::connect_to(qp_, theirs.pair, theirs.first_psn, way);
-    pair_descriptor mine = theirs;  // device, and first number of packets
+    pair_descriptor mine = theirs;  // device, and first packet number
     mine.pair = qp_->qp_num;
     mine.token = theirs.token + 1;
-    mine.control_pair = 0xFFFFF0;  // nobody's
+    mine.control_pair = 0xFFFFF0;  // of no queue pair
     of.connect(encode(mine)).value();
   }
-  // Of two parts; where the second one's key is wrong the message breaks off in the middle.
+  // A message of two parts; if the key of the second one is wrong the message breaks off in the
+  // middle.
   void send(const std::byte* from, std::uint32_t lkey, std::uint32_t key_of_second) {
     std::array<ibv_sge, 2> parts{
         ibv_sge{reinterpret_cast<std::uintptr_t>(from), half / 2, lkey},
@@ -154,7 +156,8 @@ enum class fate : std::uint8_t { times_out, is_closed, is_destroyed, fails };
 
 constexpr std::uint32_t depth = 4;
 
-// A receive of the shared queue is taken by a message that breaks off, and the connection never comes up.
+// An incomplete message consumes a receive of the shared queue, and the connection is never
+// established.
 void break_off(host_of_one& h, receive_queue& queue, fate of) {
   silent_peer peer(h.pd());
   queue_pair_options options;
@@ -164,7 +167,7 @@ void break_off(host_of_one& h, receive_queue& queue, fate of) {
   const std::uint32_t number = decode_descriptor(ours->descriptor().value()).value().pair;
   peer.pair_with(*ours, usual_way(h.inside()));
   peer.send(h.memory.data() + half, h.keys.lkey, h.keys.lkey ^ 0xFFU);
-  CHECK(peer.next() != IBV_WC_SUCCESS);  // its first half is over there
+  CHECK(peer.next() != IBV_WC_SUCCESS);  // its first half has arrived at the peer
   switch (of) {
     case fate::times_out: break;
     case fate::is_closed: ours->disconnect(); break;
@@ -206,7 +209,8 @@ TEST_CASE("Q3: a receive that a connection took that never came up comes back, h
 
 namespace {
 
-// Two ends within one adapter: each is the other's peer, and their words come from one control port.
+// Two ends within one adapter: each is the other's peer, and one control port sends the messages of
+// both.
 struct two_ends {
   host_of_one h;
   std::unique_ptr<queue_pair> a = h.at->create({}).value();
@@ -228,7 +232,7 @@ struct two_ends {
     a.reset();
     b.reset();
   }
-  // In b's name, from its control port, at this address.
+  // Sends a goodbye in b's name, from its control port, with this address.
   void say_goodbye_to_a(const gid_bytes& from) {
     ibv_ah_attr way = way_to_itself(h.inside(), from);
     owned<ibv_ah> handle(ibv_create_ah(h.pd(), &way));
@@ -271,7 +275,7 @@ TEST_CASE("a goodbye counts from the peer's host only, whatever numbers it names
 
 namespace {
 
-// As a reactor that sleeps: polls only when something woke it.
+// Polls only after a wake-up, like a reactor that sleeps.
 cm_event next_asleep(host_of_one& h, duration at_most) {
   const time_point start = h.loop.now();
   while (!h.at->has_events() && h.loop.now() - start < at_most) {
@@ -310,8 +314,9 @@ TEST_CASE("Q12: that an idle peer does not answer wakes who waits for solicited 
 
 namespace {
 
-// An rdma_cm client that never sends the last message of its handshake (RTU), as if the wire had lost it. Its control port
-// is a datagram queue pair that this test drives. The connection has no queue pair at the client.
+// An rdma_cm client that never sends the last message of its handshake (RTU), as if the wire had
+// lost it. Its control port is a datagram queue pair that this test drives. The connection has no
+// queue pair at the client.
 class speechless_client {
  public:
   explicit speechless_client(host_of_one& h)
@@ -368,7 +373,7 @@ class speechless_client {
     REQUIRE(decode(std::span(h_.memory).subspan(grh_bytes).first<control_bytes>(), m));
     return m;
   }
-  // Answers the sender of the last message.
+  // Replies to the sender of the last message.
   void say(word what, std::uint32_t to_pair) {
     encode({.what = what, .to_pair = to_pair, .from_pair = nobody},
            std::span(h_.memory).subspan(half).first<control_bytes>());

@@ -1,4 +1,5 @@
-// A datagram port whose device or network refuses what it is asked for: whoever waits is told.
+// A datagram port with a device or network that refuses its requests: every waiting coroutine
+// receives the error.
 #include "own_device.hpp"
 
 #include <doctest/doctest.h>
@@ -19,7 +20,7 @@ using namespace cordma::transport;
 
 namespace {
 
-// The program's own device, which refuses receives while it is told to.
+// The program's own device, which refuses receives while it is set to.
 class refusing_device {
  public:
   refusing_device() {
@@ -54,7 +55,7 @@ bool says(const failure& why, std::string_view words) {
   return why.message().find(words) != std::string::npos;
 }
 
-// The memberships that one socket may have, until it goes.
+// Limits the memberships of one socket during its lifetime.
 class membership_limit {
  public:
   explicit membership_limit(int most) {

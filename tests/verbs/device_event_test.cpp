@@ -1,5 +1,5 @@
-// What the device tells of itself: its port goes down and comes up, an address comes and goes. Changes the
-// network of its machine, and so has one of its own.
+// Device events: the port goes down and comes up, an address is added and removed. The test changes
+// the network of its machine, so it runs on a separate one.
 #include "own_device.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ std::string netdev() {
   return name != nullptr ? name : "wire0";
 }
 
-// The next event of this type; what else a change of the network brings is passed over.
+// Returns the next event of this type; skips other events that a change of the network causes.
 task<device_event> next(Worker* worker, type wanted) {
   for (;;) {
     const device_event e = co_await worker->next_device_event();
@@ -71,7 +71,7 @@ task<> lose_the_way(Worker* worker, Context* context) {
   sh("ip link set " + netdev() + " down");
   const result<void> lost = co_await port.send_to(self, memory).result();
   CHECK_FALSE(lost.ok());
-  co_await before.client.close();  // the goodbye has no way out
+  co_await before.client.close();  // the goodbye cannot be sent
   co_await next(worker, type::port_down);
   sh("ip link set " + netdev() + " up");
   co_await next(worker, type::port_up);
@@ -79,7 +79,7 @@ task<> lose_the_way(Worker* worker, Context* context) {
   wire after = co_await connect_by_descriptors(*worker, *worker);
   co_await after.client.close();
   while (after.server.state() != endpoint_state::closed) co_await after.server.state_changed();
-  CHECK(after.server.first_cause()->code() == errc::not_connected);  // it heard the goodbye
+  CHECK(after.server.first_cause()->code() == errc::not_connected);  // it received the goodbye
 }
 
 }  // namespace
@@ -124,14 +124,14 @@ TEST_CASE(
 
 namespace {
 
-// The kernel changes the device's table some time after the address.
+// Waits for the new address: the kernel updates the device's table some time after it.
 void until_known_as(const std::string& address, const Context& context) {
   while (context.own_host(transport::kind::verbs) != address) std::this_thread::yield();
 }
 
 }  // namespace
 
-// Nobody tells it: the device's events are the program's.
+// No event reports the change: the device's events belong to the program.
 TEST_CASE("H1: a Context on a borrowed domain knows itself by its new address as well") {
   own_device own;
   context_options o;

@@ -1,4 +1,4 @@
-// D14: how often the device is called, counted where libibverbs calls its driver.
+// D14: number of calls to the device, counted where libibverbs calls its driver.
 #include "own_device.hpp"
 
 #include <doctest/doctest.h>
@@ -15,8 +15,8 @@ using transport::verbs_calls;
 namespace {
 
 struct submitted {
-  std::size_t calls = 0;     // of ibv_post_send, and regions of ibv_wr_* that were completed
-  std::size_t requests = 0;  // in them
+  std::size_t calls = 0;     // calls of ibv_post_send, and completed regions of ibv_wr_*
+  std::size_t requests = 0;  // requests in these calls
   friend submitted operator-(const submitted& a, const submitted& b) noexcept {
     return {a.calls - b.calls, a.requests - b.requests};
   }
@@ -78,7 +78,7 @@ struct loop {
   Worker worker;
 };
 
-// Messages of 8 bytes each way through `out` and `in`.
+// Messages of 8 bytes in each direction, through `out` and `in`.
 struct station {
   station(Context& context, Endpoint& to)
       : out(context.allocate(count * 8).value()), in(context.allocate(count * 8).value()) {
@@ -108,14 +108,15 @@ task<> count_calls(loop* at) {
   Listener listener = at->worker.listen(own_host() + ":0").value();
   std::string address = own_host() + ":" + std::to_string(listener.bound().port);
   connect_options to;
-  to.endpoint.peer_timeout = std::chrono::hours(1);  // nobody is asked whether it is there
+  to.endpoint.peer_timeout = std::chrono::hours(1);  // no probing of the peer
   wire w = co_await connect(at->worker, listener, std::move(address), to, to);
   station together(at->context, w.server);
   submitted before = counting_device::so_far;
   {
     const Endpoint::Batch batch = w.client.batch();
     together.send_all(w.client);
-    CHECK((counting_device::so_far - before).calls == 0);  // so the peer can have seen nothing
+    // so the peer cannot have received anything
+    CHECK((counting_device::so_far - before).calls == 0);
     CHECK(all_zero(together.in.bytes()));
   }
   CHECK((counting_device::so_far - before).calls == 1);

@@ -1,4 +1,5 @@
-// A completion that makes its own queue be drained: those that were taken with it are told first.
+// A completion that causes its own queue to be drained: those polled together with it are reported
+// first.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
@@ -13,7 +14,7 @@ using namespace cordma::transport;
 
 namespace {
 
-constexpr std::uint64_t messages = 60;  // two completions each: more than are taken at once
+constexpr std::uint64_t messages = 60;  // two completions each: more than one poll returns
 
 std::unique_ptr<queue_pair> connected(adapter& at, queue_pair& to) {
   std::unique_ptr<queue_pair> made = at.create({}).value();
@@ -57,12 +58,12 @@ TEST_CASE("L4: a queue that is drained in the middle of its completions overtake
     static_cast<void>(receiver->post_recv({.id = i, .segment_count = 1, .segments = &into}, now));
   }
 
-  // Who is not there any more is asked for, and the other side says so: the first completion.
+  // Sends a query about a destroyed peer; the other side's reply is the first completion.
   std::vector<std::byte> gone = there->create({}).value()->descriptor().value();
   const std::unique_ptr<queue_pair> lost = here->create({}).value();
   static_cast<void>(lost->descriptor().value());
   lost->connect(gone).value();
-  for (int answered = 0; answered < 2;) {  // the question, and the answer that went out
+  for (int answered = 0; answered < 2;) {  // the query, and the reply that was sent
     bool progressed = false;
     CHECK(there->poll({&now, 1}, progressed) == 0);
     if (progressed) ++answered;

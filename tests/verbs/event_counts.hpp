@@ -1,5 +1,5 @@
-// How many events this program was given, and how many it gave back: events_test.cpp counts them, in front
-// of the libraries' own calls.
+// Number of events that this program received and acknowledged. events_test.cpp counts them in
+// wrappers of the libraries' calls.
 #pragma once
 
 #include <rdma/rdma_cma.h>

@@ -1,4 +1,5 @@
-// Each event is given back, and of rdma_cm's there is one of each kind, or a reason why not.
+// Every event is acknowledged. rdma_cm's events occur once of each kind, or have a reason for not
+// occurring.
 #include "event_counts.hpp"
 
 #include <doctest/doctest.h>
@@ -30,7 +31,7 @@ std::atomic<int> queue_got{0};
 std::atomic<int> queue_given_back{0};
 std::atomic<int> queue_calls{0};
 
-// The library's own function of that name.
+// The library's own function of this name.
 template <class Function>
 Function* behind(const char* name) {
   void* const found = ::dlsym(RTLD_NEXT, name);
@@ -80,7 +81,7 @@ int queue_acknowledgements() noexcept { return queue_calls; }
 
 namespace {
 
-// Why an event does not come in the story below; nullptr where it does.
+// Why an event does not occur in the scenario below; nullptr if it does.
 const char* absent(std::size_t event) {
   switch (event) {
     case RDMA_CM_EVENT_ROUTE_ERROR: return "there is no subnet manager to ask";
@@ -100,7 +101,8 @@ void neighbour(const char* address, const char* mac) {
   REQUIRE(std::system(command.c_str()) == 0);
 }
 
-// `looking` wants an address without a neighbour. After two timeouts the neighbour appears, and the route resolves.
+// `looking` resolves an address without a neighbour. After two timeouts the neighbour appears, and
+// the route resolves.
 template <class Operation>
 task<> asked_again(stage* on, Operation looking, const char* address) {
   const int unheard = cm_events(RDMA_CM_EVENT_ADDR_ERROR);
@@ -129,7 +131,7 @@ task<> nobody_answers(stage& on) {
   patient.endpoint.connect_timeout = 100s;
   connect_operation connecting = on.client().connect("10.77.0.98:7", patient).start();
   while (cm_events(RDMA_CM_EVENT_ROUTE_RESOLVED) == resolved) co_await moment(on);
-  // Asked, and unheard: it would go on for a minute, had its neighbour not changed.
+  // The request is lost; it would be repeated for a minute if its neighbour had not changed.
   neighbour("10.77.0.98", "02:00:00:00:00:98");
   const result<Endpoint> unreachable = co_await connecting.result();
   CHECK(unreachable.code() == errc::timed_out);  // UNREACHABLE
@@ -156,7 +158,7 @@ TEST_CASE("M4: each event of rdma_cm comes, or is known not to, and is given bac
     wire w = co_await connect(on);
     w.server.abort();
     while (w.client.state() != endpoint_state::closed) co_await w.client.state_changed();
-    // Two seconds after DISCONNECTED, to who still has the connection.
+    // Occurs two seconds after DISCONNECTED, if the connection still exists.
     while (cm_events(RDMA_CM_EVENT_TIMEWAIT_EXIT) == 0) co_await moment(on);
     CHECK(w.client.first_cause()->code() == errc::connection_reset);
   });
@@ -181,7 +183,7 @@ TEST_CASE("L4: as many events of completion queues are given back as were got, m
           MemoryRegion in = server_memory(on, 8);
           while (queue_events() - before < 300) {
             recv_operation receiving = w.server.recv(in).start();
-            co_await sleep_for(1ms);  // so that the Workers sleep, and are woken
+            co_await sleep_for(1ms);  // lets the Workers sleep, so that the message wakes them
             co_await w.client.send(out);
             co_await receiving;
           }

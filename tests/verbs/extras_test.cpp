@@ -1,5 +1,5 @@
-// query_devices() reports of each extra whether the device has it, which is tried here, and whether
-// cordma offers it.
+// query_devices() reports for each extra whether the device has it, which is tried here, and
+// whether cordma offers it.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -221,9 +221,9 @@ TEST_CASE("Q1: time stamps of completions are refused where the device has none,
   if (stamped != nullptr) ibv_destroy_cq(ibv_cq_ex_to_cq(stamped));
 }
 
-// That the device refuses the real calls is held above: ibv_open_xrcd (L10), ibv_create_srq_ex with tags and
-// ibv_reg_dmabuf_mr (Q4, Q5), ibv_alloc_null_mr and ibv_alloc_dm (Q7), ibv_query_ece and ibv_set_ece (A2),
-// ibv_alloc_parent_domain (Q10), ibv_modify_cq (Q12).
+// The cases above check that the device refuses the real calls: ibv_open_xrcd (L10),
+// ibv_create_srq_ex with tags and ibv_reg_dmabuf_mr (Q4, Q5), ibv_alloc_null_mr and ibv_alloc_dm
+// (Q7), ibv_query_ece and ibv_set_ece (A2), ibv_alloc_parent_domain (Q10), ibv_modify_cq (Q12).
 TEST_CASE("A2: whatever the device lacks, or cordma does not offer, is not_supported by name") {
   const asked a;
   for (const device_extra& e : a.extras) {

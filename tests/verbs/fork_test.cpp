@@ -1,4 +1,5 @@
-// A process that forks while its memory is registered: the child changes and ends, the parent goes on.
+// A process that forks while its memory is registered: the child writes to it and exits, the parent
+// continues.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::size_t bytes = 64 << 10;
 
-// Private memory, as malloc gives it.
+// Private memory, like that of malloc.
 class pages {
  public:
   pages()
@@ -32,7 +33,8 @@ class pages {
   std::byte* at_;
 };
 
-// Writes over the memory and ends, as a child that is about to exec might. True where it saw `seed` first.
+// Overwrites the memory in a child, as a child before exec might. True if the child read `seed`
+// first.
 bool fork_and_scribble(std::span<std::byte> memory, std::uint64_t seed) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -73,7 +75,7 @@ TEST_CASE(
       CHECK(filled(out.all(), round));
       CHECK(filled(in.all(), round));
       CHECK(fork_and_scribble(in.all(), round));
-      fill(out.all(), round + 100);  // after it: the device must see what the parent writes now
+      fill(out.all(), round + 100);  // after the fork: the device must see the parent's new bytes
       co_await pass(&w, local, target);
       CHECK(filled(in.all(), round + 100));
     }

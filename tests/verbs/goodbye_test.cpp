@@ -1,4 +1,4 @@
-// How a connection ends for good: in silence.
+// A connection that has ended sends nothing more.
 #include "told.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ namespace {
 
 long packets_sent() { return std::stol(told("rdma-counter sent_pkts")); }
 
-// The thread, so that nothing is polled.
+// Blocks the thread, so that nothing is polled.
 void keep_busy(std::chrono::milliseconds time) {
   const auto until = std::chrono::steady_clock::now() + time;
   while (std::chrono::steady_clock::now() < until) {}
@@ -31,12 +31,12 @@ TEST_CASE("K10: a goodbye that was said twice is answered twice, and then both e
   s.play([](stage& on) -> task<> {
     wire w = co_await connect(on);
     auto closing = w.client.close().start();
-    keep_busy(std::chrono::milliseconds(50));  // more than it waits for an answer
+    keep_busy(std::chrono::milliseconds(50));  // longer than it waits for a reply
     co_await closing;
     while (w.server.state() != endpoint_state::closed) co_await w.server.state_changed();
     co_await go_on(20'000);
     const long before = packets_sent();
     co_await go_on(20'000);
-    CHECK(packets_sent() - before < 10);  // rdma_cm may have a word left
+    CHECK(packets_sent() - before < 10);  // rdma_cm may send a last message
   });
 }

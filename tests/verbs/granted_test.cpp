@@ -1,4 +1,5 @@
-// What the device gave a queue pair can be read back, and what is used of it is no more than was asked for.
+// The capacities that the device granted a queue pair can be read back; no more than requested is
+// used.
 #include "own_device.hpp"
 #include "property.hpp"
 
@@ -18,7 +19,7 @@ using namespace cordma::transport;
 
 namespace {
 
-// The program's own device, which says of each queue pair that it gave so much, or makes none.
+// The program's own device, which reports altered capacities for each queue pair, or creates none.
 class altered_device {
  public:
   altered_device() {

@@ -1,4 +1,4 @@
-// A request that goes from one adapter to another, and what is said of it on the way.
+// A request that moves from one adapter to another, and events for it during the move.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -21,7 +21,7 @@ using namespace cordma::test;
 
 namespace {
 
-// Done between the move of an identifier and the return of the call that moves it.
+// Runs between the move of an identifier and the return of the call that moves it.
 std::function<void()> once_moved;
 
 }  // namespace
@@ -43,7 +43,7 @@ void turn(transport::adapter& at, reactor& loop) {
   static_cast<void>(loop.turn());
 }
 
-// A listener's adapter, one that a request goes to, and a client.
+// A listener's adapter, an adapter that receives the request, and a client.
 struct three {
   three()
       : device(transport::make_verbs({}).value()),
@@ -69,7 +69,7 @@ struct three {
   std::uint64_t request = 0;
 };
 
-// Sooner than by the end of patience, which is ten seconds.
+// Ends before the end of the timeout, which is ten seconds.
 void ends_soon(three& here, std::uint64_t request) {
   const auto started = std::chrono::steady_clock::now();
   const auto accepted = here.second->accept(request, {}, {});
@@ -84,7 +84,7 @@ void ends_soon(three& here, std::uint64_t request) {
 
 }  // namespace
 
-// The kernel tells nothing of a request before it is answered: the answer fails.
+// The kernel reports nothing for a request before it is answered: the accept fails.
 TEST_CASE("K3: a client that hangs up before, while or after its request moves is known there") {
   for (const char* when : {"before", "while", "after"}) {
     CAPTURE(std::string(when));
@@ -97,7 +97,7 @@ TEST_CASE("K3: a client that hangs up before, while or after its request moves i
   }
 }
 
-// As a kernel might that tells at once.
+// A kernel might report an event at once.
 TEST_CASE("K3: what is told of a request while it moves waits until it has arrived") {
   transport::in_transit<int> requests;
   std::unique_ptr<int> found;

@@ -1,5 +1,5 @@
-// Programs that know nothing of cordma, unmodified, at the other end: the plain verbs program of
-// tests/soft-roce, and rping of the system's librdmacm.
+// Unmodified programs without cordma at the other end: the plain verbs program of tests/soft-roce,
+// and rping of the system's librdmacm.
 #include "raw_id.hpp"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ using transport::peer_kind;
 
 namespace {
 
-// A program beside the test; what it prints can be read line by line.
+// A program that runs beside the test; its output can be read line by line.
 class program {
  public:
   explicit program(const std::string& command)
@@ -36,17 +36,17 @@ class program {
   ~program() {
     if (output_ != nullptr) ::pclose(output_);
   }
-  // Empty at its end.
+  // The next line, or empty at the end of the output.
   std::string line() {
     std::array<char, 512> text{};
     return std::fgets(text.data(), text.size(), output_) != nullptr ? text.data() : "";
   }
-  // It has said something, or ended.
+  // True if it has printed something, or ended.
   [[nodiscard]] bool is_heard() const {
     pollfd p{.fd = ::fileno(output_), .events = POLLIN, .revents = 0};
     return ::poll(&p, 1, 0) > 0;
   }
-  // Waits for its end; its exit code.
+  // Waits for its end and returns its exit code.
   int join() {
     for (std::string text = line(); !text.empty(); text = line()) all_ += text;
     const int status = ::pclose(std::exchange(output_, nullptr));
@@ -59,7 +59,7 @@ class program {
   std::string all_;
 };
 
-// As a word of a shell's command: the path may have blanks.
+// The path as one word of a shell command, because it may contain blanks.
 std::string raw_peer() {
   const char* const path = std::getenv("CORDMA_RAW_PEER");
   REQUIRE_MESSAGE(path != nullptr,
@@ -81,7 +81,7 @@ endpoint_options plain() {
   return o;
 }
 
-// Memory of a peer who told its address and key in words of its own.
+// Memory of a peer that sent its address and key in its own format.
 RemoteSlice remote_at(std::uint64_t address, std::uint64_t bytes, std::uint32_t rkey) {
   return RemoteSlice(address, bytes, {transport::kind::verbs, rkey});
 }
@@ -145,7 +145,7 @@ bool is_message(std::span<const std::byte> bytes, std::uint32_t number) {
   return true;
 }
 
-// One side of its conversation, in our words.
+// One side of the exchange with raw_peer, implemented with cordma.
 struct raw_side {
   raw_side(Context& context, op w, std::uint32_t bytes, std::uint32_t times)
       : what(w),
@@ -166,7 +166,7 @@ struct raw_side {
   }
   [[nodiscard]] Slice to() const { return out.all().first(size); }
   [[nodiscard]] Slice from() const { return in.all().first(size); }
-  // Where what comes with an immediate lands is told by its sender.
+  // The sender determines where data with an immediate is written.
   [[nodiscard]] Slice receive() const { return what == op::send ? from() : Slice(); }
   [[nodiscard]] RemoteSlice remote() const { return theirs.slice(0, size).value(); }
 
@@ -198,7 +198,7 @@ task<> answer_messages(Endpoint* e, raw_side* r) {
     const Received got = co_await receiving;
     check_received(*r, got, i);
     send_operation answer = say(*e, *r, i).start();
-    // Having the last answer it goes, and that is all it says of it.
+    // A peer that has the last response disconnects at once, without another message.
     const result<void> sent = co_await answer.result();
     CHECK((sent.ok() || i + 1 == r->count));
   }
@@ -224,7 +224,7 @@ task<> serve_next(host* h, Listener* listener) {
   co_await serve_raw(&h->context, std::move(request));
 }
 
-// The client came by a listener of the program's own.
+// The client's request arrived at a listener of the program.
 task<ConnectionRequest> adopt_next(host* h, raw_id* listening) {
   rdma_cm_event* const event = co_await listening->next();
   co_return h->worker.adopt(event, peer_kind::plain).value();
@@ -274,10 +274,10 @@ task<> ask_raw(Worker* worker, std::string to, raw_side* r) {
 constexpr std::uint32_t rounds = 20;
 constexpr std::uint32_t message_bytes = 1000;
 
-// ---- rping: sixteen bytes that say where to read, and where to write ----
+// ---- rping: sixteen bytes that describe where to read, and where to write ----
 
 struct ping_info {
-  std::uint64_t address = 0;  // all of it big-endian
+  std::uint64_t address = 0;  // all fields are big-endian
   std::uint32_t rkey = 0;
   std::uint32_t size = 0;
 };
@@ -301,7 +301,8 @@ void tell_in(Slice message, const MemoryRegion& memory) {
 constexpr std::size_t ping_bytes = 64;
 constexpr int ping_count = 5;
 
-// Its server: reads what the client offers, says so, is told where it goes, writes it there, says so.
+// Its server: reads the client's buffer, confirms, receives the address to write to, writes there,
+// confirms.
 task<int> answer_pings(Context* context, ConnectionRequest request) {
   MemoryRegion words = context->allocate(32).value();
   MemoryRegion text = context->allocate(ping_bytes).value();
@@ -327,7 +328,7 @@ task<int> answer_pings(Context* context, ConnectionRequest request) {
     offer.start();
     ++answered;
     const result<void> told = co_await e.send(out).result();
-    if (!told.ok()) break;  // it had what it wanted, and was gone before this was complete
+    if (!told.ok()) break;  // the peer had all it needed, and disconnected before this completed
   }
   co_await await_end(&e);
   co_return answered;
@@ -369,7 +370,8 @@ task<> ping(Context* context, Worker* worker, std::string to) {
 
 // ---- rdma_client and rdma_server: sixteen bytes each way ----
 
-// Both disconnect as soon as they have the last message: on a busy machine before the device has its acknowledgement.
+// Both disconnect as soon as they have the last message: on a busy machine before the device has
+// its acknowledgement.
 task<> send_the_last(Endpoint* e, Slice out) {
   const result<void> sent = co_await e->send(out).result();
   CHECK((sent.ok() || sent.code() == errc::flushed));
@@ -395,11 +397,11 @@ task<> ask_once(host* h, std::string to) {
   co_await await_end(&e);
 }
 
-// ---- udaddy: so many messages of so many bytes one way, then as many back ----
+// ---- udaddy: a number of messages of equal size in one direction, then as many back ----
 
 constexpr std::uint32_t udaddy_count = 25;
 constexpr std::size_t udaddy_bytes = 300;
-constexpr const char* udaddy_port = ":7174";  // of its own choice
+constexpr const char* udaddy_port = ":7174";  // the program's default port
 
 struct ud_station {
   explicit ud_station(host* on)
@@ -422,7 +424,7 @@ struct ud_station {
   std::vector<datagram_recv_operation> arriving;
 };
 
-// The immediate tells the other side whom to answer, which its address alone does not.
+// The immediate carries the queue pair for replies, which the address alone does not identify.
 task<> send_datagrams(ud_station* s, datagram_peer to) {
   const std::uint32_t own = s->port.self().value().queue_pair;
   for (std::uint32_t i = 0; i < udaddy_count; ++i) {
@@ -604,7 +606,7 @@ TEST_CASE("M3: udaddy finds a port of ours by its address, and a port of ours fi
 TEST_CASE("M3: whoever does not know the other's kind is told so, and the next one is served") {
   stage s;
   s.play([](stage& on) -> task<> {
-    // A plain client, and a Listener for cordma's own.
+    // A plain client, and a Listener for cordma peers.
     Listener ours = listen(on.server(), peer_kind::cordma);
     const std::string at = std::to_string(ours.bound().port);
     program stray("rping -c -C 1 -a " + own_host() + " -p " + at + " 2>&1");
@@ -613,7 +615,7 @@ TEST_CASE("M3: whoever does not know the other's kind is told so, and the next o
     while (!stray.is_heard()) co_await sleep_for(std::chrono::milliseconds(5));
     CHECK(stray.join() != 0);
     MESSAGE(stray.said());
-    // A Listener for plain ones, and a client of cordma's that was not told.
+    // A Listener for plain peers, and a cordma client that is not configured for them.
     Listener theirs = listen(on.server(), peer_kind::plain);
     const std::string there = own_host() + ":" + std::to_string(theirs.bound().port);
     connect_operation untold = on.client().connect(there).start();

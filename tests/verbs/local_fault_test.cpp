@@ -1,5 +1,6 @@
-// D11: memory that the device may not use for a request: its key is of another protection domain. The
-// device itself refuses it; the request's awaiter learns it, the rest is flushed, a new endpoint works.
+// D11: memory that the device may not use for a request, because its key belongs to another
+// protection domain. The device refuses the request; its awaiter receives the error, the other
+// requests are flushed, and a new endpoint works.
 #include "own_device.hpp"
 
 #include <doctest/doctest.h>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr std::size_t good_bytes = 8;
 
-// Its own functions, with others in front of them, which exchange the key of what is `marked` bytes long.
+// Wraps the device's functions; the wrappers replace the key of a segment with `marked` bytes.
 class misled_device {
  public:
   static constexpr std::uint32_t marked = 13;
@@ -48,7 +49,7 @@ class misled_device {
   misled_device(const misled_device&) = delete;
   misled_device& operator=(const misled_device&) = delete;
   ~misled_device() {
-    CHECK(all_zero(memory_));  // nothing came there, nor went from there
+    CHECK(all_zero(memory_));  // nothing was written there or read from there
     CHECK(ibv_dereg_mr(foreign_) == 0);
     CHECK(ibv_dealloc_pd(other_) == 0);
   }
@@ -98,7 +99,7 @@ task<wire> join(loop* at) {
   Listener listener = at->worker.listen(own_host() + ":0").value();
   std::string address = own_host() + ":" + std::to_string(listener.bound().port);
   connect_options to;
-  to.endpoint.inline_bytes = 0;  // what goes inline has no key
+  to.endpoint.inline_bytes = 0;  // inline data has no key
   wire w = co_await connect(at->worker, listener, std::move(address), to, to);
   co_return w;
 }
@@ -122,7 +123,7 @@ task<> still_works(loop* at) {
   CHECK(filled(memory.bytes().subspan(good_bytes), 7));
 }
 
-// Between a write that is done and two requests that are flushed.
+// Posts the failing request between a completed write and two flushed requests.
 task<> fails_between(loop* at, opcode what, wc_status how) {
   wire w = co_await join(at);
   MemoryRegion mine = at->context.allocate(64).value();
@@ -185,13 +186,14 @@ TEST_CASE("D11: LOC_PROT: a segment with a key of another protection domain, in 
     loop at(device.by(calls));
     CAPTURE(static_cast<int>(calls));
     at.worker.run(fails_between(&at, opcode::read, wc_status::loc_prot_err));
-    // What goes out Soft-RoCE calls by another name.
+    // Soft-RoCE reports another status for outgoing data.
     at.worker.run(fails_between(&at, opcode::send, wc_status::loc_qp_op_err));
     at.worker.run(fails_between(&at, opcode::write, wc_status::loc_qp_op_err));
   }
 }
 
-// Soft-RoCE says of both the same; of a message that is too long it is said far more often.
+// Soft-RoCE reports the same status for both; a message that is too long is by far the more common
+// cause.
 TEST_CASE("D11: a receive whose memory is of another protection domain ends as one too short") {
   misled_device device;
   loop at(device.by(verbs_calls::automatic));

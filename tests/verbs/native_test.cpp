@@ -1,4 +1,5 @@
-// cordma and hand-written verbs in one program: on one protection domain, whoever made it.
+// cordma and hand-written verbs in one program, on one protection domain, created by either of
+// them.
 #include "own_device.hpp"
 #include "raw_loop.hpp"
 
@@ -20,7 +21,7 @@ context_options on_domain(ibv_pd* pd) {
   return o;
 }
 
-// A message over a connection of cordma, on one Context.
+// A message over a cordma connection, on one Context.
 task<> exchange(Context* context, Worker* worker) {
   Listener listener = worker->listen(own_host() + ":0").value();
   const std::string where = own_host() + ":" + std::to_string(listener.bound().port);
@@ -65,7 +66,7 @@ TEST_CASE("H1: a hand-written queue pair on our protection domain sends from our
                  mr->rkey == 0 ? 0 : exported(in).all().addr(), mr->rkey);
   CHECK(raw.next() == IBV_WC_SUCCESS);
   CHECK(filled(in.bytes(), 2));
-  // Ended, it is refused: by the device, whoever made the queue pair.
+  // After its deregistration the device refuses it, for every queue pair.
   const std::uint64_t at = exported(in).all().addr();
   const std::uint32_t stale = mr->rkey;
   REQUIRE(in.deregister().ok());
@@ -86,7 +87,7 @@ TEST_CASE("H1: a Context on the program's own protection domain leaves it as it 
     fill(out.bytes(), 3);
     loop_a_message(raw, out, in);
     CHECK(filled(in.bytes(), 3));
-    // Its events are the program's to read.
+    // The program reads the device's events.
     device_event_operation op = worker.next_device_event().start();
     REQUIRE(op.done());
     CHECK(op.take_result().code() == errc::not_supported);

@@ -1,5 +1,5 @@
-// Two hosts, and the link of one goes down and comes back while requests of one kind are under way: who waits
-// learns of it in time, nothing that came is wrong, and a new connection works.
+// Two hosts. The link of one goes down and comes back while requests of one kind are in flight: the
+// waiting operations end in time, received data is correct, and a new connection works.
 #include "property.hpp"
 #include "two_hosts.hpp"
 
@@ -33,7 +33,7 @@ enum class link_of : std::uint8_t { who_asks, who_answers };  // the client, the
 struct outage {
   static constexpr std::size_t pieces = 128;
   static constexpr std::size_t piece_bytes = 16384;
-  static constexpr std::uint64_t soon = 40;  // requests before the link goes
+  static constexpr std::uint64_t soon = 40;  // number of requests before the link goes down
   outage(side* on, asking kind)
       : here(on), what(kind), own(on->memory(pieces * piece_bytes)), words(on->memory(16)) {}
   [[nodiscard]] Slice piece(std::uint64_t i) const {
@@ -60,13 +60,13 @@ struct outage {
   std::uint64_t fulfilled = 0;
   std::uint64_t wrong = 0;
   std::vector<errc> failed;
-  int first = 0;  // its status
+  int first = 0;  // status of the first failure
   time_point last_sign{};
   time_point ended{};
-  bool over = false;  // the link is back
+  bool over = false;  // the link is up again
 };
 
-// Each of its pieces holds the same whenever it is sent, so that it may be sent again.
+// Each piece has the same contents whenever it is sent, so it may be sent again.
 send_operation next_piece(outage* o, Endpoint* e, std::uint64_t i) {
   const Slice here = o->piece(i);
   if (o->what == asking::read) {
@@ -76,7 +76,7 @@ send_operation next_piece(outage* o, Endpoint* e, std::uint64_t i) {
   return o->what == asking::write ? e->write(o->their_piece(i), here) : e->send(here);
 }
 
-// One request after the other, till one fails or the link is back.
+// Posts one request after the other, until one fails or the link is up again.
 task<> ask_on(outage* o, Endpoint* e) {
   while (!o->over) {
     const std::uint64_t i = o->begun++;
@@ -119,10 +119,10 @@ task<> receive_on(outage* o, Endpoint* e) {
 }
 
 constexpr std::chrono::seconds outage_patience{2};
-constexpr auto outage_leeway = std::chrono::seconds(3);  // for machines that are emulated
+constexpr auto outage_leeway = std::chrono::seconds(3);  // for emulated machines
 constexpr std::size_t asked_at_once = 8;
 
-// The client's part while requests are under way.
+// The client's part while requests are in flight.
 task<> go_through(outage* o, Endpoint* e, link_of whose, std::string name) {
   recv_operation back = e->recv(o->words.all().first(8)).start();
   while (o->fulfilled < outage::soon) co_await sleep_for(std::chrono::milliseconds(5));
@@ -167,7 +167,7 @@ task<> answer_through(outage* o, Endpoint* e, link_of whose, std::string name) {
   CHECK(e->first_cause()->code() == errc::connection_reset);
 }
 
-// By descriptors, which the hosts pass each other without a network.
+// Connects by descriptors, which the hosts exchange without a network.
 task<Endpoint> meet_by_descriptors(side* here, std::string name, endpoint_options options) {
   Endpoint e = here->worker.prepare(options).value();
   std::string own;
@@ -183,7 +183,7 @@ task<Endpoint> meet_by_descriptors(side* here, std::string name, endpoint_option
   co_return e;
 }
 
-// How many the client knows to be carried out, and whether they are.
+// Compares the number of requests that the client considers carried out with the server's.
 task<> compare_notes(outage* o, Endpoint* e) {
   const auto words = o->words.as<std::uint64_t>();
   words[0] = o->fulfilled;
@@ -204,10 +204,10 @@ task<> compare_notes(outage* o, Endpoint* e) {
   co_await await_end(e);
 }
 
-// Most likely the farewell of rdma_cm, which found no link, stopped Soft-RoCE's queue pair 1: requests go out,
-// and no answer comes in.
+// The likely cause: the goodbye of rdma_cm, sent without a link, stopped Soft-RoCE's queue pair 1,
+// which then sends requests and receives no responses.
 task<> connect_in_vain(side* here, std::uint16_t at) {
-  connect_options o;  // who accepts has the longer patience
+  connect_options o;  // the accepting side has the longer timeout
   o.endpoint.connect_timeout = std::chrono::seconds(on_server() ? 30 : 3);
   if (on_server()) {
     Listener listener =
@@ -237,11 +237,11 @@ task<Endpoint> connected(side* here, by way, std::string name, endpoint_options 
   co_return e;
 }
 
-// One connection through the outage, and another one after it, made the other way; but where the client's link was
-// down rdma_cm may be out of order for good: see connect_in_vain().
+// One connection during the outage, and another one after it, made the other way. If the client's
+// link was down rdma_cm may be permanently broken: see connect_in_vain().
 task<> live_through(side* here, asking what, link_of whose, by way, std::string name) {
   outage o(here, what);
-  const bool holds_data = (what == asking::read) == on_server();  // or has it to send
+  const bool holds_data = (what == asking::read) == on_server();  // or sends it
   for (std::size_t i = 0; holds_data && what != asking::add && i < outage::pieces; ++i) {
     fill(o.piece(i).bytes(), of_server + i);
   }
@@ -263,7 +263,8 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
       }
     }
   }
-  // A read that Soft-RoCE answered with nothing is told as a success, and then the connection ends.
+  // A read that Soft-RoCE answered without data completes as a success, and then the connection
+  // ends.
   const bool ends = what == asking::read && whose == link_of::who_answers && !o.failed.empty();
   CHECK(o.wrong <= (ends ? 1 : 0));
   const bool by_cm = way == by::descriptors && whose == link_of::who_answers;
@@ -272,9 +273,9 @@ task<> live_through(side* here, asking what, link_of whose, by way, std::string 
   co_await compare_notes(&o, &again);
 }
 
-// ---- and the link stays up, but takes shorter packets ----
+// ---- the link stays up, but accepts shorter packets only ----
 
-// As long as it lives.
+// Shortens the packets during its lifetime.
 class shorter_packets {
  public:
   shorter_packets() {
@@ -308,7 +309,7 @@ task<> in_both_ways(side* here, std::string name, std::string packets) {
 
 }  // namespace
 
-// Of which side it is makes a difference to rdma_cm: it takes the client's for that of the path.
+// rdma_cm treats the sides differently: it takes the client's packet size for that of the path.
 TEST_CASE(
     "I1: a connection is made for the packets that the ports take then, not when the Contexts were "
     "made") {
@@ -349,7 +350,7 @@ TEST_CASE(
   }
 }
 
-// The last one: no rdma_cm works after it.
+// This case is the last one: rdma_cm no longer works after it.
 TEST_CASE(
     "K9: and where rdma_cm had made it, Soft-RoCE gets no answers for rdma_cm any more; "
     "descriptors "

@@ -7,7 +7,7 @@
 
 namespace cordma::test {
 
-// What a program that uses libibverbs has already.
+// A device and a protection domain of a program that uses libibverbs.
 class own_device {
  public:
   own_device() {
@@ -23,7 +23,7 @@ class own_device {
   own_device(const own_device&) = delete;
   own_device& operator=(const own_device&) = delete;
   ~own_device() {
-    CHECK(ibv_dealloc_pd(pd_) == 0);  // it was not freed by anybody else, and nothing is left on it
+    CHECK(ibv_dealloc_pd(pd_) == 0);  // cordma has not freed it, and nothing is left on it
     CHECK(ibv_close_device(context_) == 0);
   }
   [[nodiscard]] ibv_context* context() noexcept { return context_; }

@@ -1,5 +1,5 @@
-// Two hosts, and the wire between them goes, or the process at its other end: who waits learns it, idle
-// or busy.
+// Two hosts: the wire between them fails, or the process at the other end is killed. Waiting
+// operations end with an error, on an idle and on a busy connection.
 #include "two_hosts.hpp"
 
 #include <doctest/doctest.h>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint16_t port = 18715;
 constexpr duration patience = std::chrono::seconds(2);
-// What the device may take to flush, 500 ms, and a second for a machine that is emulated.
+// The time that the device may take to flush, 500 ms, and a second for an emulated machine.
 constexpr duration leeway = std::chrono::milliseconds(1500);
 
-// Beside which the leeway is little: what comes within both comes within 1.2 of it.
+// Long compared with the leeway: both together are within 1.2 times this duration.
 constexpr duration long_patience = std::chrono::seconds(8);
 
 endpoint_options impatient(duration peer_timeout = patience) {
@@ -34,7 +34,7 @@ long long milliseconds(duration d) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
 }
 
-// Connected, a message each way, and then neither says a word.
+// Connects and exchanges a message in each direction, then sends nothing more.
 task<> fall_silent(side* here) {
   Endpoint e = co_await meet(here, port, impatient(long_patience));
   MemoryRegion memory = here->memory(64);
@@ -54,7 +54,7 @@ task<> fall_silent(side* here) {
   cut.reset();
 }
 
-// Two connections over the wire, a message on each, and nothing comes back.
+// Two connections over the wire, with a message on each, and no reply to either.
 struct two_patiences {
   endpoint_options soon;
   endpoint_options late;
@@ -127,10 +127,10 @@ struct workshop {
   side* here;
   MemoryRegion memory;
   RemoteMemory theirs;
-  time_point last_sign{};  // that the peer gave, on any request
+  time_point last_sign{};  // of the peer, on any request
 };
 
-// One kind of request after the other, until the first that fails: its awaiter learns it in time.
+// Posts requests of one kind until the first that fails: its awaiter receives the error in time.
 template <class Next>
 task<> until_refused(workshop* w, Next next) {
   for (;;) {
@@ -160,14 +160,14 @@ task<> receive_until_end(workshop* w, Endpoint* e, int at_most) {
 }
 
 task<> strike(fate what) {
-  if (what == fate::killed) co_return;  // the server sees to that itself
+  if (what == fate::killed) co_return;  // the server kills itself
   co_await sleep_for(std::chrono::milliseconds(300));
   shell("on b ip link set wire0 down");
 }
 
 constexpr int all_messages = 1 << 30;
 
-// Every kind of request is under way when it happens.
+// Requests of every kind are in flight when the peer is lost.
 task<> be_bereft(workshop* w, Endpoint* e, fate what) {
   w->last_sign = w->here->worker.loop().now();
   const auto send = [w, e] { return e->send(w->piece(0)); };
@@ -182,7 +182,7 @@ task<> be_bereft(workshop* w, Endpoint* e, fate what) {
   const duration late = w->here->worker.loop().now() - w->last_sign;
   MESSAGE("all had ended ", milliseconds(late),
           " ms after the last sign of life: ", e->first_cause()->describe());
-  while (e->inflight() != 0) co_await yield();  // the device has given everything back
+  while (e->inflight() != 0) co_await yield();  // the device has returned all requests
 }
 
 task<> lose_the_peer(side* here, fate what) {

@@ -1,4 +1,4 @@
-// What a connection says of itself.
+// Properties that a connection reports.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 
 namespace cordma::test {
 
-// Of an Endpoint or a queue pair, which has to have it.
+// Value of a property of an Endpoint or a queue pair. REQUIRES that the property exists.
 template <class From>
 std::string property_of(const From& of, std::string_view name) {
   const auto all = of.properties();

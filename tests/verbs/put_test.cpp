@@ -1,4 +1,5 @@
-// Messages that are put: in order with posted ones, refused if they cannot be carried, not completed.
+// Messages that are put: in order with posted ones, refused if they cannot be carried, without
+// completions.
 #include <doctest/doctest.h>
 
 #include <cordma/net/transport/transport.hpp>
@@ -24,7 +25,7 @@ std::byte body_byte(std::uint64_t number, std::uint32_t i) {
   return static_cast<std::byte>(number * 3 + i);
 }
 
-// Two queue pairs that are connected by descriptors, each of its own adapter.
+// Two queue pairs connected by descriptors, each on a separate adapter.
 struct conversation {
   explicit conversation(const queue_pair_options& left_has = own_options(),
                         const queue_pair_options& right_has = own_options())
@@ -52,7 +53,7 @@ struct conversation {
     o.send_depth = o.recv_depth = depth;
     o.inline_bytes = room;
     o.peer_timeout =
-        std::chrono::minutes(1);  // messages wait for a receive longer than that of an idle peer
+        std::chrono::minutes(1);  // messages wait for a receive longer than an idle peer's timeout
     return o;
   }
   [[nodiscard]] std::byte* place(std::uint64_t id) {
@@ -73,7 +74,7 @@ struct conversation {
     for (std::uint32_t i = 0; i < bytes; ++i) body[i] = body_byte(number, i);
     return left->put({number, bytes}, body.data(), bytes);
   }
-  // The same message, by a request.
+  // Sends the same message by a request.
   void send(std::uint64_t number, std::uint32_t bytes, std::uint8_t flags = 0) {
     std::byte* const at = place(depth + number % depth);
     const message_head head{number, bytes};
@@ -115,7 +116,7 @@ struct conversation {
   void until(Done now) {
     while (!now()) poll();
   }
-  // A time in which whatever was to come would have.
+  // Polls long enough for all pending messages to arrive.
   void settle() {
     for (int i = 0; i < 2000; ++i) poll();
   }
@@ -177,7 +178,7 @@ TEST_CASE("L5: messages that are put and posted in turn arrive in order, once ea
     }
     return c.received == count && c.sent.size() == posted;
   });
-  CHECK(put > count / 4);  // so their places come back
+  CHECK(put > count / 4);  // so their slots are released
   for (std::uint64_t i = 0; i < posted; ++i) CHECK(c.sent[i].status == wc_status::success);
 }
 
@@ -225,7 +226,7 @@ TEST_CASE("L5: without a place nothing is put, what is posted has its own, and p
   conversation c;
   constexpr std::uint32_t places = verbs::puts_beside(depth);
   std::uint64_t number = 0;
-  while (c.put(number, 8)) REQUIRE(++number <= places);  // nobody receives
+  while (c.put(number, 8)) REQUIRE(++number <= places);  // no receive is posted
   CHECK(number == places);
   CHECK_FALSE(c.put(number, 8));
   for (std::uint32_t i = 0; i < depth; ++i) c.send(number++, 8);
@@ -289,7 +290,7 @@ TEST_CASE("L5: what is put to a dead peer ends the connection, and completes not
 
 TEST_CASE("L5: a connection that is aborted takes no puts, and those under way complete nothing") {
   conversation c;
-  for (std::uint64_t i = 0; i < 20; ++i) REQUIRE(c.put(i, 8));  // nobody receives
+  for (std::uint64_t i = 0; i < 20; ++i) REQUIRE(c.put(i, 8));  // no receive is posted
   c.left->abort();
   CHECK_FALSE(c.put(20, 8));
   c.until([&] { return !c.events_left.empty(); });

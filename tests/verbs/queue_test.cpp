@@ -1,4 +1,4 @@
-// Completion queues that never overflow, and requests that ask for no completion of their own.
+// Completion queues that never overflow, and requests without a completion.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -33,13 +33,13 @@ task<> many_connections(stage& on, std::size_t count) {
     for (std::size_t i = 0; i < each; ++i) recvs.push_back(w.server.recv(in).start());
     for (std::size_t i = 0; i < each; ++i) sends.push_back(w.client.send(out).start());
   }
-  // All of it in flight, and nobody polls: it is the kernel that fills the completion queues.
+  // All of them are in flight and nothing polls: the kernel fills the completion queues.
   for (send_operation& op : sends) co_await op;
   for (recv_operation& op : recvs) co_await op;
   for (wire& w : wires) CHECK(w.client.state() == endpoint_state::connected);
 }
 
-// What the kernel counts on the device: "0: rxe0: pd 2 cq 3 qp 5 ...".
+// Number of objects of a kind that the kernel counts on the device: "0: rxe0: pd 2 cq 3 qp 5 ...".
 std::string on_device(const std::string& what) {
   FILE* const told = ::popen("rdma resource show", "r");
   REQUIRE(told != nullptr);
@@ -67,7 +67,7 @@ TEST_CASE("L4: sixty connections with full queues share completion queues that n
 
 namespace {
 
-// Messages on one connection that never pause, until told to; each is the next number.
+// Messages on one connection, without a pause until `stop`; each carries the next number.
 struct traffic {
   bool stop = false;
   std::uint64_t sent = 0;
@@ -105,7 +105,7 @@ task<> more_connections(traffic* t, stage* on, std::vector<wire>* wires) {
     wire w = co_await connect(*on);
     wires->push_back(std::move(w));
     const std::uint64_t before = t->received;
-    while (t->received < before + 50) co_await yield();  // it goes on beside
+    while (t->received < before + 50) co_await yield();  // the traffic continues meanwhile
   }
   t->stop = true;
 }
@@ -214,7 +214,7 @@ TEST_CASE("L7: a datagram port that goes while it is in groups leaves nothing on
 TEST_CASE("L5: of a batch, the request that fails is told to its own awaiter") {
   stage s;
   s.play([](stage& on) -> task<> {
-    constexpr std::size_t bad = 41;  // in the middle of what is behind one doorbell
+    constexpr std::size_t bad = 41;  // in the middle of the requests behind one doorbell
     wire w = co_await connect(on);
     MemoryRegion data = client_memory(on, 8);
     MemoryRegion target = server_memory(on, 100 * 8);
@@ -261,7 +261,7 @@ TEST_CASE("L5: depth 64, batches of 16: the queue is never too full [1e6 writes]
         for (int i = 0; i < 16; ++i) writes.push_back(w.client.write(remote, data).start());
       }
       fullest = std::max(fullest, w.client.inflight());
-      while (writes.size() > depth) {  // the next batch finds no places for all of it
+      while (writes.size() > depth) {  // the next batch does not find enough free slots
         send_operation& oldest = writes.front();
         co_await oldest;
         writes.pop_front();

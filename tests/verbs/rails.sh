@@ -1,4 +1,4 @@
-# Runs rails_test.cpp on a machine that gets a second RDMA device, on a network card of its own.
+# Runs rails_test.cpp on a machine that gets a second RDMA device, on a separate network card.
 set -e
 export CORDMA_TEST_TRANSPORT=verbs
 ip link add wire2 type veth peer name wire3

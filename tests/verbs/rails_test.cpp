@@ -1,5 +1,5 @@
-// Messages over two RDMA devices at once (K8), rxe0 and rxe1. Takes the address of rxe1 away at last, and
-// so has its machine alone.
+// Messages over two RDMA devices at once (K8), rxe0 and rxe1. The test finally removes the address
+// of rxe1, so it runs on a separate machine.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -134,7 +134,7 @@ TEST_CASE("K8: a device that one side does not name, or does not have, carries n
 
 namespace {
 
-// The devices that have this GID, as a Context with rails would use them.
+// Devices that have this GID, as a Context with rails would use them.
 std::string devices_with(int gid_index) {
   transport::verbs_options o;
   o.rails = 8;

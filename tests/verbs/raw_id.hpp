@@ -1,4 +1,4 @@
-// Hand-written rdma_cm: a listener, or a client, of a program that has its own event channel.
+// Hand-written rdma_cm: a listener, or a client, of a program that has a separate event channel.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@
 
 namespace cordma::test {
 
-// An identifier with a channel of its own, which is asked and never waited for.
+// An identifier with a separate channel, which is polled and never blocks.
 class raw_id {
  public:
   static sockaddr_in self(std::uint16_t port) {
@@ -47,7 +47,7 @@ class raw_id {
   [[nodiscard]] std::string where() { return own_host() + ":" + std::to_string(port()); }
   [[nodiscard]] rdma_cm_id* get() noexcept { return id_; }
 
-  // To be acknowledged, or adopted.
+  // Returns the next event. The caller acknowledges it, or has it adopted.
   task<rdma_cm_event*> next() {
     rdma_cm_event* event = nullptr;
     while (rdma_get_cm_event(channel_, &event) != 0) {

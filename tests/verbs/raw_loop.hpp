@@ -1,4 +1,4 @@
-// Hand-written verbs: a reliable queue pair that is connected to itself, as programs have it that use
+// Hand-written verbs: a reliable queue pair that is connected to itself, as in programs that use
 // libibverbs beside cordma.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace cordma::test {
 
 class raw_loop {
  public:
-  // On the device's first port, by its GID of index 1. `srq` may be null; its requests complete into
-  // `into` where that is given, and then next() may not be asked.
+  // Uses the device's first port, with its GID of index 1. `srq` may be null. Its requests complete
+  // into `into` if that is not null; then next() may not be called.
   explicit raw_loop(ibv_pd* pd, ibv_srq* srq = nullptr, ibv_cq* into = nullptr)
       : cq_(into == nullptr ? ibv_create_cq(pd->context, 4 * depth, nullptr, nullptr, 0)
                             : nullptr) {
@@ -62,7 +62,7 @@ class raw_loop {
     wr.wr.rdma.rkey = rkey;
     post(wr, at, bytes, lkey);
   }
-  // A write of nothing, to nowhere; false: its queue is full.
+  // Posts a write of no bytes to no memory; false: its queue is full.
   [[nodiscard]] bool post_nothing() {
     ibv_send_wr wr{};
     wr.opcode = IBV_WR_RDMA_WRITE;
@@ -71,7 +71,7 @@ class raw_loop {
     REQUIRE((code == 0 || code == ENOMEM));
     return code == 0;
   }
-  // The whole of the region; the window's key is its own, and one more.
+  // Binds the complete region; the new key is the window's own key plus one.
   void post_bind(ibv_mw* window, ibv_mr* region, unsigned rights) {
     ibv_send_wr wr{};
     wr.opcode = IBV_WR_BIND_MW;
@@ -84,7 +84,7 @@ class raw_loop {
     ibv_send_wr* bad = nullptr;
     REQUIRE(ibv_post_send(qp_, &wr, &bad) == 0);
   }
-  // The status of the next completion, of whatever kind.
+  // Returns the status of the next completion of any kind.
   [[nodiscard]] ibv_wc_status next() { return next_status(cq_); }
 
  private:

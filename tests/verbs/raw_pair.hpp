@@ -1,4 +1,4 @@
-// The steps of a reliable queue pair that is made by hand, as programs have it that use libibverbs beside cordma.
+// The steps of a hand-made reliable queue pair, as in programs that use libibverbs beside cordma.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 
 namespace cordma::test {
 
-// On the device's first port.
+// Uses the device's first port.
 inline void to_init(ibv_qp* qp, unsigned rights) {
   ibv_qp_attr a{};
   a.qp_state = IBV_QPS_INIT;
@@ -19,7 +19,7 @@ inline void to_init(ibv_qp* qp, unsigned rights) {
                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
 }
 
-// Packets are numbered from `first_psn` on both ways. REQUIRES to_init().
+// Packets are numbered from `first_psn` in both directions. REQUIRES to_init().
 inline void connect_to(ibv_qp* qp, std::uint32_t pair, std::uint32_t first_psn,
                        const ibv_ah_attr& way) {
   ibv_qp_attr a{};
@@ -41,7 +41,7 @@ inline void connect_to(ibv_qp* qp, std::uint32_t pair, std::uint32_t first_psn,
                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
 }
 
-// Of the next completion, of whatever kind.
+// Returns the status of the next completion of any kind.
 [[nodiscard]] inline ibv_wc_status next_status(ibv_cq* cq) {
   ibv_wc wc{};
   int n = 0;

@@ -1,4 +1,4 @@
-// How many reads are on the wire, by what passes this host's network interface as RoCE v2 over IPv4.
+// Number of reads on the wire, from the RoCE v2 packets over IPv4 on this host's network interface.
 #pragma once
 
 #include "two_hosts.hpp"
@@ -20,7 +20,7 @@
 
 namespace cordma::test {
 
-// Packets wait in its socket until they are counted. Of reads whose answer is one packet.
+// Packets wait in its socket until they are counted. Counts reads with a response of one packet.
 class read_watch {
  public:
   read_watch() : socket_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL))) {
@@ -38,10 +38,10 @@ class read_watch {
   ~read_watch() { ::close(socket_); }
 
   struct counted {
-    std::size_t reads = 0;      // asked for; one that is repeated counts once
-    std::size_t at_a_time = 0;  // asked for and not answered, at most
+    std::size_t reads = 0;      // requested; a repeated read counts once
+    std::size_t at_a_time = 0;  // maximum number requested and not yet responded to
   };
-  // Of what has passed since it was made.
+  // Counts the packets since its construction.
   [[nodiscard]] counted count() {
     counted all;
     std::set<std::uint32_t> under_way;  // by packet sequence number

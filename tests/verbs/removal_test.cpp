@@ -1,4 +1,5 @@
-// The RDMA device is taken away under everything. Leaves its machine without one, and so has it alone.
+// The RDMA device is removed during use. The test leaves its machine without one, so it runs on a
+// separate machine.
 #include "event_counts.hpp"
 
 #include <doctest/doctest.h>
@@ -11,7 +12,7 @@ using namespace cordma::test;
 
 namespace {
 
-// What a Worker can have on a device, with somebody who waits at each.
+// All objects that a Worker can have on a device, with a waiting coroutine at each.
 task<> lose_the_device(Worker* worker, Context* context) {
   Listener listener = worker->listen(own_host() + ":0").value();
   Listener everywhere = worker->listen(":0").value();
@@ -51,7 +52,7 @@ task<> lose_the_device(Worker* worker, Context* context) {
   CHECK(prepared.first_cause()->code() == errc::unreachable);
   CHECK(cm_events(RDMA_CM_EVENT_DEVICE_REMOVAL) > 0);
 
-  // Nothing begins there any more, and whoever asks hears it at once.
+  // Nothing new can be started there, and each attempt fails at once.
   const result<ConnectionRequest> still_nobody = co_await listener.next().result();
   CHECK(still_nobody.code() == errc::unreachable);
   const result<Endpoint> again = co_await worker->connect(where).result();
@@ -64,7 +65,8 @@ task<> lose_the_device(Worker* worker, Context* context) {
   CHECK(worker->loop().counters().turns - before < 30);  // it sleeps
 }
 
-// Nothing here was connected by rdma_cm, which tells of the removal only who stands at the device by it.
+// Nothing here was connected by rdma_cm, which reports the removal only to its own users of the
+// device.
 task<> lose_a_device_that_nobody_connected_by(Worker* worker, Context* context) {
   wire w = co_await connect_by_descriptors(*worker, *worker);
   DatagramEndpoint port = worker->datagram().value();

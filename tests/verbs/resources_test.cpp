@@ -1,4 +1,4 @@
-// What the kernel holds for connections goes with them, while the process lives on.
+// Kernel resources of connections are released with them, while the process lives on.
 #include "told.hpp"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ enum class way : std::uint8_t { closed, closed_by_server, aborted, dropped, with
 constexpr std::array<way, 6> all_ways{way::closed,  way::closed_by_server, way::aborted,
                                       way::dropped, way::withdrawn,        way::rejected};
 
-// Of this process, in KiB.
+// Pinned memory of this process, in KiB.
 long pinned() {
   return std::stol(
       told("sed -n 's/^VmPin:[[:blank:]]*//p' /proc/" + std::to_string(::getpid()) + "/status"));
@@ -75,12 +75,12 @@ TEST_CASE(
     "Context") {
   {
     stage first;
-    first.play(in_every_way);  // librdmacm keeps what it has opened of a device
+    first.play(in_every_way);  // librdmacm keeps devices that it opened
   }
   const std::string before = on_device();
   {
     stage s;
-    s.play(in_every_way);  // what Contexts and Workers keep is there now
+    s.play(in_every_way);  // after this, the resources that Contexts and Workers keep are allocated
     const std::string with_stage = on_device();
     for (int i = 0; i < 10; ++i) s.play(in_every_way);
     INFO("before: ", with_stage, "after: ", on_device());

@@ -1,4 +1,5 @@
-// Attributes of a device beside the structures of libibverbs that they are made of, field by field.
+// Compares a device's attributes with the structures of libibverbs that they come from, field by
+// field.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +16,7 @@
 
 namespace cordma::test {
 
-// Of an enum its number.
+// The number of an enum value.
 template <class T>
 std::uint64_t bits(T value) {
   return static_cast<std::uint64_t>(value);

@@ -1,4 +1,5 @@
-// What operators set is what connections get, can be read back, and is refused where it cannot be had.
+// Settings of operators apply to connections, can be read back, and are refused if they are not
+// available.
 #include "property.hpp"
 
 #include <doctest/doctest.h>
@@ -78,7 +79,7 @@ void check_settings(const wire& w) {
     CHECK(property_of(*e, "retry_count") == "5");
     CHECK(property_of(*e, "rnr_timer") == "12");
     CHECK(property_of(*e, "relaxed_ordering") == "true");
-    CHECK(property_of(*e, "pkey") == "0xffff");  // the full member that fits the limited one
+    CHECK(property_of(*e, "pkey") == "0xffff");  // the full member that matches the limited one
     CHECK(e->actual().send_depth >= 300);
     CHECK(e->actual().recv_depth >= 200);
     CHECK(e->inline_limit() == 48);
@@ -132,7 +133,7 @@ int gid_index_of(const std::string& host) {
   return -1;
 }
 
-// "[fe80::1%wire0]": of the interface that RDMA_NETDEV names.
+// "[fe80::1%wire0]": the link-local address of the interface that RDMA_NETDEV names.
 std::string own_link_local_host() {
   const auto devices = transport::verbs::open_devices({}).value();
   for (const ibv_gid_entry& e : devices.front().gids) {
@@ -275,7 +276,7 @@ TEST_CASE(
   o = {};
   o.pkey = 0x1234;
   refuses(o, errc::not_found, "verbs.pkey 0x1234");
-  // Of an entry of the table that is empty.
+  // Keys of an empty entry of the table.
   o.pkey = 0;
   refuses(o, errc::not_found, "verbs.pkey 0x0000");
   o.pkey = 0x8000;
@@ -298,7 +299,7 @@ TEST_CASE(
 
 namespace {
 
-// A file under /dev/infiniband that this process may not open, while it lives.
+// A file under /dev/infiniband that this process may not open during the lifetime of this object.
 class closed_file {
  public:
   explicit closed_file(const std::string& name) : path_("/dev/infiniband/" + name) {

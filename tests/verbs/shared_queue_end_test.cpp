@@ -1,5 +1,6 @@
-// The end of a queue pair with a shared receive queue. Soft-RoCE does not report that it took its last
-// receive: that is put in where others would, and otherwise waited out.
+// The end of a queue pair with a shared receive queue. Soft-RoCE does not report that the queue
+// pair consumed its last receive: the test injects the event as other devices send it, or waits for
+// the timeout.
 #include "property.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +24,7 @@ namespace {
 constexpr std::uint32_t size = 32768;  // bytes of a message: several packets
 constexpr std::uint32_t depth = 8;
 
-// How many queue pairs the kernel holds.
+// Number of queue pairs that the kernel holds.
 int pairs_on_device() {
   FILE* const told = ::popen("rdma resource show", "r");
   REQUIRE(told != nullptr);
@@ -36,7 +37,8 @@ int pairs_on_device() {
   return std::stoi(all.substr(at + 4));
 }
 
-// Two connections, by descriptors, within one adapter: 0 and 2 receive from one queue what 1 and 3 send.
+// Two connections, by descriptors, within one adapter: 0 and 2 receive messages of 1 and 3 from one
+// queue.
 struct two_receivers {
   reactor loop{reactor_options{.mode = wait_mode::polling}};
   std::shared_ptr<domain> device = make_verbs({}).value();
@@ -49,7 +51,7 @@ struct two_receivers {
   std::unique_ptr<adapter> at = device->open(loop).value();
   std::unique_ptr<receive_queue> queue = at->make_receive_queue(depth, 1).value();
   std::array<std::unique_ptr<queue_pair>, 4> ends;
-  std::vector<completion> completed;  // of receives, in their order
+  std::vector<completion> completed;  // completed receives, in order
 
   two_receivers() {
     queue_pair_options receiving;
@@ -78,7 +80,8 @@ struct two_receivers {
     device->deregister_memory(keys.lkey);
   }
   void poll() {
-    std::array<completion, 2> taken;  // few, so that what ended stays behind what completed
+    // few, so that flushed receives are polled after completed ones
+    std::array<completion, 2> taken;
     bool progressed = false;
     const std::size_t n = at->poll(taken, progressed);
     for (std::size_t i = 0; i < n; ++i) {
@@ -95,7 +98,7 @@ struct two_receivers {
     completion now;
     static_cast<void>(ends[from]->post_send({.segment_count = 1, .segments = &out}, now));
   }
-  // As the device would.
+  // Reports an event as the device would.
   void tell(ibv_event_type what, std::uint32_t pair) {
     static_cast<verbs::verbs_adapter&>(*at).tell(
         {.what = what, .about = subject::own, .pair = pair});
@@ -127,7 +130,7 @@ TEST_CASE("Q3: that a queue pair took its last receive is told once, behind what
     CHECK(last.pair == t.ends[0].get());
     const std::size_t before = t.completed.size();
     for (const completion& c : t.completed) CHECK(c.from == t.ends[0].get());
-    // The other one goes on, with the receives that are left.
+    // The other one continues, with the remaining receives.
     t.send(3);
     while (t.completed.size() == before) t.poll();
     CHECK(t.completed.size() == before + 1);
@@ -146,18 +149,18 @@ TEST_CASE(
     "Q3: a message that breaks off has taken a receive: the device tells, and it comes back") {
   two_receivers t;
   CHECK(t.queue->arm_limit(depth).ok());
-  // Its second half is no memory of ours.
+  // The second half has the wrong key.
   const std::array<segment, 2> halves{
       segment{t.memory.data() + size, size / 2, t.keys.lkey},
       segment{t.memory.data() + size, size / 2, t.keys.lkey ^ 0xFFU}};
   completion now;
   static_cast<void>(t.ends[1]->post_send({.segment_count = 2, .segments = halves.data()}, now));
-  // Nothing has completed on its queue, so it is the device that tells.
+  // No receive of its queue has completed, so the device reports the limit.
   auto& inside = static_cast<verbs::verbs_domain&>(*t.device);
   pollfd limit{.fd = inside.context()->async_fd, .events = POLLIN, .revents = 0};
   REQUIRE(::poll(&limit, 1, -1) == 1);
   inside.read_async_events();
-  t.at->disarm();  // so that it looks as soon as a poll finds nothing
+  t.at->disarm();  // so that it checks as soon as a poll finds nothing
   bool low = false;
   for (cm_event e = t.next(); e.what != cm_event::type::last_receive; e = t.next()) {
     if (e.what == cm_event::type::receives_low) {
@@ -170,7 +173,7 @@ TEST_CASE(
   REQUIRE(t.completed.size() == 1);
   CHECK(t.completed[0].status == wc_status::wr_flush_err);
   CHECK(t.completed[0].from == t.ends[0].get());
-  // All others are left.
+  // All other receives are left.
   for (std::uint32_t i = 1; i < depth; ++i) t.send(3);
   while (t.completed.size() < depth) t.poll();
   for (std::uint32_t i = 1; i < depth; ++i) {
@@ -217,7 +220,7 @@ TEST_CASE("Q3: the limit is told once each time it is asked for, and at once whe
   t.send(1);
   while (t.completed.empty()) t.poll();
   for (int i = 0; i < 200; ++i) t.poll();
-  CHECK_FALSE(t.at->has_events());  // not fewer
+  CHECK_FALSE(t.at->has_events());  // not below the limit
   t.send(3);
   const cm_event low = t.next();
   CHECK(low.what == cm_event::type::receives_low);

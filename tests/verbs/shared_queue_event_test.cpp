@@ -1,4 +1,5 @@
-// Events about what the program made by itself on our device: told, acknowledged, and in nobody's way.
+// Events of objects that the program made on cordma's device: reported, acknowledged, and without
+// side effects.
 #include "raw_loop.hpp"
 
 #include <doctest/doctest.h>
@@ -46,13 +47,13 @@ class shared_queue {
     CHECK(ibv_destroy_srq(srq_) == 0);
   }
   [[nodiscard]] const ibv_srq* get() const noexcept { return srq_; }
-  // One shot: it has to be armed again for the next.
+  // Reports once: it has to be armed again for the next event.
   void arm() {
     ibv_srq_attr attr{};
     attr.srq_limit = limit;
     REQUIRE(ibv_modify_srq(srq_, &attr, IBV_SRQ_LIMIT) == 0);
   }
-  // So many messages arrive.
+  // Receives `messages` messages.
   void use_up(std::uint32_t messages) {
     for (std::uint32_t i = 0; i < messages; ++i) {
       loop_->post_send(memory_.data(), size, memory_.lkey(kind::verbs));
@@ -117,7 +118,7 @@ TEST_CASE("Q9: what has an event pending, read or not, is destroyed without wait
       q.use_up(limit + 1);
       for (int i = 0; read && i < 200; ++i) static_cast<void>(h.worker.poll());
     }
-    // And the Worker and the Context go with events that nobody asked for.
+    // The Worker and the Context are destroyed with unread events.
     shared_queue late(h.context);
     late.use_up(limit + 1);
   }

@@ -1,4 +1,4 @@
-// A Worker that sleeps through messages that nobody marked: how often it wakes is counted.
+// A Worker that sleeps through unsolicited messages: its wake-ups are counted.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -26,7 +26,7 @@ endpoint_options patient() {
   endpoint_options o;
   o.send_depth = 128;
   o.recv_depth = 2048;
-  o.peer_timeout = std::chrono::minutes(5);  // no timer wakes anybody meanwhile
+  o.peer_timeout = std::chrono::minutes(5);  // no timer causes a wake-up meanwhile
   return o;
 }
 
@@ -36,12 +36,12 @@ connect_options patiently() {
   return o;
 }
 
-// What a host on a thread of its own tells the other one.
+// Values that a host on a separate thread passes to the other one.
 struct meeting {
   std::atomic<int> port{0};
   std::atomic<pid_t> thread{0};
   std::atomic<bool> ready{false};
-  std::atomic<int> arms{0};  // since it was ready; twice for each sleep
+  std::atomic<int> arms{0};  // since it was ready; two for each sleep
   std::vector<std::byte> blob;
 
   static void about_to_sleep(void* self) noexcept {
@@ -52,7 +52,7 @@ struct meeting {
     ready.store(true);
     ready.notify_all();
   }
-  // It has armed so often, and the kernel says that its thread sleeps.
+  // Waits until it has armed this often, and the kernel reports that its thread sleeps.
   void wait_until_asleep(int armed = 2) const {
     ready.wait(false);
     while (arms.load() < armed || !sleeps()) std::this_thread::yield();
@@ -70,7 +70,7 @@ struct meeting {
   }
 };
 
-// Accepts the one client, as a Worker that wakes for `reason` from the beginning.
+// Accepts the one client, with a Worker that wakes for `reason` from the beginning.
 task<Endpoint> accept_one(meeting* m, Worker* worker, wake_reason reason,
                           connect_options how = patiently()) {
   worker->wake_for(reason).value();
@@ -88,7 +88,7 @@ task<> until_closed(Endpoint* e) {
 
 using story = task<> (*)(meeting*, Worker*, Context*, void*);
 
-// Both on threads of their own: what wakes one does not wake the other.
+// Each host has a separate thread: a wake-up of one does not wake the other.
 void on_two_threads(story there, story here, void* shared) {
   meeting m;
   std::thread other([&] {
@@ -107,7 +107,7 @@ struct count {
   wake_reason wakes_for = wake_reason::everything;
   std::size_t messages = 0;
   bool one_by_one = false;    // the sender waits until the receiver sleeps again
-  std::uint64_t wakeups = 0;  // from being ready to the last message
+  std::uint64_t wakeups = 0;  // between being ready and the last message
   std::size_t in_order = 0;
 };
 
@@ -130,7 +130,7 @@ task<> receive_all(meeting* m, Worker* worker, Context* context, void* shared) {
   co_await until_closed(&e);
 }
 
-// All plain but the last.
+// All messages are unsolicited except the last.
 task<> send_all(meeting* m, Worker* worker, Context* context, void* shared) {
   const count& c = *static_cast<count*>(shared);
   Endpoint e = co_await worker->connect(m->where(), patiently());
@@ -168,8 +168,8 @@ namespace {
 
 constexpr int rounds = 20;
 
-// Each of its sends is awaited before the next receive is posted: nothing but their own completions can
-// wake it then.
+// Awaits each of its sends before it posts the next receive: then only their own completions can
+// wake it.
 task<> answer(meeting* m, Worker* worker, Context* context, void*) {
   Endpoint e = co_await accept_one(m, worker, wake_reason::solicited);
   MemoryRegion room = context->allocate(8).value();
@@ -211,7 +211,7 @@ task<> abort_it(meeting* m, Worker* worker, Context*, void*) {
   e.abort();
 }
 
-// A plain message, too long for its receive.
+// An unsolicited message that is too long for its receive.
 task<> send_too_much(meeting* m, Worker* worker, Context* context, void*) {
   Endpoint e = co_await worker->connect(m->where(), patiently());
   MemoryRegion much = context->allocate(4096).value();
@@ -307,7 +307,7 @@ TEST_CASE("Q12: told to wake for everything again, it does") {
   });
 }
 
-// ---- what waits for words that only net/ knows of: credits, answers, windows ----
+// ---- waiting for messages that only net/ interprets: credits, responses, windows ----
 
 namespace {
 

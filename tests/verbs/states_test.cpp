@@ -1,6 +1,6 @@
-// The steps of a queue pair as the kernel demands them, which cordma takes for every connection: which
-// attributes each needs, by service, and that a step that lacks one changes nothing. And what the device
-// says of those of an Endpoint.
+// The state transitions of a queue pair, which the kernel demands and cordma makes for every
+// connection: the attributes that each one needs, by service, and that a transition that lacks one
+// changes nothing. Also the attributes that the device reports for an Endpoint's queue pair.
 #include <doctest/doctest.h>
 #include <support/stage.hpp>
 
@@ -38,7 +38,7 @@ std::vector<step> steps_of(ibv_qp_type type) {
   return {{IBV_QPS_INIT, init}, {IBV_QPS_RTR, receive}, {IBV_QPS_RTS, send}};
 }
 
-// One whose values are all right, for a queue pair that is connected to itself.
+// Attributes with valid values, for a queue pair that is connected to itself.
 ibv_qp_attr good_attributes(ibv_qp* qp) {
   ibv_qp_attr a{};
   a.port_num = 1;

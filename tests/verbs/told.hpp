@@ -1,4 +1,4 @@
-// What programs in the machine say, of the device above all.
+// Output of programs in the machine, mostly about the device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,10 +19,11 @@ namespace cordma::test {
   return all;
 }
 
-// "0: rxe0: pd 2 cq 3 qp 5 ...": what the kernel holds for whoever uses the device.
+// "0: rxe0: pd 2 cq 3 qp 5 ...": objects that the kernel holds for all users of the device.
 [[nodiscard]] inline std::string on_device() { return told("rdma resource show"); }
 
-// Objects of ended connections stay in the kernel for a moment: whether it comes back to `before`.
+// True if the count returns to `before`: objects of ended connections stay in the kernel for a
+// moment.
 [[nodiscard]] inline bool is_again(const std::string& before) {
   for (int i = 0; i < 300; ++i) {
     if (on_device() == before) return true;

@@ -62,7 +62,7 @@ context_options side::only_verbs(transport::verbs_options verbs) {
 }
 
 task<Endpoint> meet(side* here, std::uint16_t port, connect_options o) {
-  // A request that is lost is sent again after four seconds.
+  // A lost request is sent again after four seconds.
   o.endpoint.connect_timeout = std::chrono::seconds(30);
   const std::string at = ":" + std::to_string(port);
   if (on_server()) {
@@ -86,7 +86,8 @@ namespace {
 
 void set_link(const char* state) { shell("ip link set " + named("RDMA_NETDEV") + " " + state); }
 
-// The link of this host is down. The destructor brings it up, for the cases that follow one that fails.
+// Takes the link of this host down. The destructor brings it up, also for the cases after a failed
+// one.
 struct no_link {
   no_link() { set_link("down"); }
   no_link(const no_link&) = delete;

@@ -1,5 +1,5 @@
-// Two machines that run the same test at the same time, as the server on b and the client on a: meeting,
-// and what is done to the wire between them. By tests/soft-roce/run.sh --hosts 2.
+// Two machines that run the same test at the same time, as the server on b and the client on a:
+// rendezvous points, and faults of the wire between them. Run by tests/soft-roce/run.sh --hosts 2.
 #pragma once
 
 #include <support/stage.hpp>
@@ -10,32 +10,32 @@
 
 namespace cordma::test {
 
-// A variable that tests/soft-roce/run.sh sets; without it the test fails, and says so.
+// A variable that tests/soft-roce/run.sh sets; without it the test fails with a message.
 [[nodiscard]] std::string named(const char* variable);
 [[nodiscard]] bool on_server();
 
-// Runs a command, which must succeed; what it printed.
+// Runs a command, which must succeed; returns its output.
 std::string shell(const std::string& command);
-// The name with that of the case and its round in front: unique in a boot if it is unique in the case.
+// The name, prefixed with the case and its round: unique in a boot if it is unique in the case.
 [[nodiscard]] std::string name_in_case(const std::string& name);
-// Waits until the other host is here as well. Each name once in a case.
+// Waits until the other host has arrived as well. Use each name once in a case.
 void meet_at(const std::string& name);
 // A counter of the RDMA device: "out_of_seq_request".
 [[nodiscard]] std::uint64_t device_counter(const std::string& name);
 
-// What the wire does to the packets that this host sends, as tc-netem(8) writes it, while it lives.
+// Applies a rule of tc-netem(8) to the packets that this host sends, during its lifetime.
 class netem {
  public:
   explicit netem(const std::string& rule);
   netem(const netem&) = delete;
   netem& operator=(const netem&) = delete;
   ~netem();
-  // Packets of this host that it has swallowed so far.
+  // Number of this host's packets that it has dropped so far.
   [[nodiscard]] std::uint64_t dropped() const;
 };
 
-// This host's side: a Context, with verbs alone if not told otherwise, and a Worker. On two emulated
-// processors a Worker that polls leaves little for the kernel's half of the device.
+// This host's side: a Context, with verbs alone by default, and a Worker. On two emulated
+// processors a polling Worker leaves little time for the kernel's half of the device.
 struct side {
   explicit side(transport::verbs_options verbs = {}) : side(only_verbs(std::move(verbs))) {}
   explicit side(const context_options& of)
@@ -48,7 +48,7 @@ struct side {
   Worker worker;
 };
 
-// The connection of both; the server listens on `port`.
+// Connects both hosts; the server listens on `port`.
 [[nodiscard]] task<Endpoint> meet(side* here, std::uint16_t port, connect_options options);
 [[nodiscard]] inline task<Endpoint> meet(side* here, std::uint16_t port, endpoint_options options) {
   connect_options o;
@@ -59,13 +59,13 @@ struct side {
 // stay broken there: the next connect times out after 30 s. With this timeout the first probe comes after 26 s of
 // silence. An outage of one second may take 3 s on a busy machine.
 inline constexpr std::chrono::seconds outage_timeout{60};
-// This host's link, for a second.
+// Takes this host's link down for a second.
 [[nodiscard]] task<> go_down_and_up();
-// Each side sends so many bytes at the front of `out`, and gets as many into `in`.
+// Each side sends the complete slice `out`, and receives as many bytes into `in`.
 [[nodiscard]] task<> swap(Endpoint* e, Slice out, Slice in);
-// The other side's description of its memory, for this side's.
+// Exchanges descriptions of memory: sends this side's, returns the other side's.
 [[nodiscard]] task<RemoteMemory> swap_blobs(side* here, Endpoint* e, MemoryRegion offered);
-// Until the connection has ended.
+// Waits until the connection has ended.
 [[nodiscard]] task<> await_end(Endpoint* e);
 
 }  // namespace cordma::test

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # two_hosts.sh PROGRAM [--only REGEX] [--rounds N] NAME...
-# Runs on two machines at once: the cases of each NAME_test.cpp in their order, one process for each, the client on a and
-# the server on b. A case about a peer that is killed kills the process on b. --only chooses cases by
-# name, and --rounds repeats the whole.
+# Runs on two machines at once: the cases of each NAME_test.cpp in order, one process for each, the
+# client on a and the server on b. A case about a killed peer kills the process on b. --only selects
+# cases by name, and --rounds repeats the complete run.
 set -euo pipefail
 program=$1 only='' rounds=1
 shift

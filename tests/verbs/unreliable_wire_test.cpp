@@ -1,6 +1,6 @@
-// Two hosts, a wire that loses, and the services that promise nothing: UC and UD. What arrives is whole.
-// The client sends, the server listens; a connection of their own, RC, tells each how far the other is.
-// And, over a wire that loses nothing: which transport is taken between hosts.
+// Two hosts, a wire that loses packets, and the unreliable services: UC and UD. Messages that
+// arrive are complete. The client sends, the server listens; a separate RC connection reports each
+// side's progress. Also the choice of transport between hosts, over a wire that loses nothing.
 #include "two_hosts.hpp"
 
 #include <doctest/doctest.h>
@@ -19,8 +19,9 @@ namespace {
 
 constexpr std::uint16_t port = 18717;
 constexpr std::uint32_t message_count = 600;
-constexpr std::uint32_t receive_count = 900;     // beyond what is sent, the last words included
-constexpr std::uint32_t last_word = 0xFFFF0000;  // + the number of the talk that it ends
+// more than the messages sent, including the last ones
+constexpr std::uint32_t receive_count = 900;
+constexpr std::uint32_t last_word = 0xFFFF0000;  // + the number of the exchange that it ends
 constexpr std::uint32_t path_mtu = 1024;
 constexpr std::size_t one_packet = 1000;
 constexpr std::size_t four_packets = 4000;
@@ -40,7 +41,7 @@ transport::verbs_options small_packets() {
   return o;
 }
 
-// The connection beside it.
+// The RC connection beside the unreliable one.
 struct aside {
   explicit aside(side* on) : here(on), words(on->memory(256)) {}
   side* here;
@@ -62,7 +63,7 @@ task<> part(aside* a) {
   }
 }
 
-// What came, by its numbers, in the order in which it came.
+// The received messages, by number, in order of arrival.
 struct heard {
   std::vector<std::uint32_t> numbers;
   bool torn = false;
@@ -99,7 +100,7 @@ struct unreliable {
   way how;
   std::size_t bytes;
   MemoryRegion out;
-  MemoryRegion window;  // message i lands in place i, whichever way it goes
+  MemoryRegion window;  // message i is written to slot i, in either way
   RemoteMemory theirs;
   std::deque<recv_operation> posted;
 
@@ -108,7 +109,7 @@ struct unreliable {
     if (how == way::send) return e.send_imm(from, i);
     return e.write_imm(theirs.slice(i * bytes, bytes).value(), from, i);
   }
-  // Receive k of a send is in place k, which is not where a later message of another number would be.
+  // Receive k of a send uses slot k, which differs from the number of a later message.
   [[nodiscard]] std::span<const std::byte> place(std::size_t k, std::uint32_t number) const {
     return window.bytes().subspan((how == way::send ? k : number) * bytes, bytes);
   }
@@ -133,11 +134,11 @@ task<> send_messages(unreliable* u, std::uint32_t from, std::uint32_t to) {
       fill(u->out.bytes().subspan(k * u->bytes, u->bytes), k);
       sends.push_back(u->message(k).start());
     }
-    for (send_operation& op : sends) co_await op;  // never an error: nobody knows what is lost
+    for (send_operation& op : sends) co_await op;  // never an error: losses are not detected
   }
 }
 
-// Again and again, until the server has heard it.
+// Repeats the last message until the server has received it.
 task<> say_last_word(unreliable* u) {
   recv_operation understood = u->beside->rc.recv(u->beside->words.all().part(16, 8)).start();
   while (!understood.done()) {
@@ -186,8 +187,9 @@ std::size_t arrived(const unreliable& u) {
                                   u.posted.begin());
 }
 
-// After the first loss of a packet behind the first of its message nothing arrives any more, of whatever kind,
-// and the device tells neither side. A message that loses its first packet is missing, and stops nothing.
+// After the first loss of a packet behind the first of its message no message of any kind arrives
+// any more, and the device reports that to neither side. A message that loses its first packet is
+// missing, and stops nothing.
 task<> get_stuck(side* here) {
   aside beside(here);
   co_await come_up(&beside);
@@ -196,7 +198,7 @@ task<> get_stuck(side* here) {
   co_await in_step(&beside);
   if (!on_server()) co_await send_messages(&u, 0, at_once);
   co_await in_step(&beside);
-  co_await in_step(&beside);  // what came before the first word is here by the second
+  co_await in_step(&beside);  // messages sent before the first step have arrived by the second
   if (on_server()) CHECK(arrived(u) == at_once);
   std::optional<netem> wire;
   if (!on_server()) {
@@ -226,11 +228,11 @@ task<> get_stuck(side* here) {
       CHECK(filled(u.place(k, got.imm), got.imm));
     }
   }
-  // The library sees what nobody tells it, as long as the peer goes on sending.
+  // The library detects the end without a notification, as long as the peer continues to send.
   while (u.e.state() == endpoint_state::connected) {
     if (!on_server()) {
       const result<void> unheard = co_await u.e.send_imm(Slice(), last_word).result();
-      static_cast<void>(unheard);  // the end comes here too
+      static_cast<void>(unheard);  // the end is reported here too
     }
     co_await sleep_for(std::chrono::milliseconds(10));
   }
@@ -275,7 +277,7 @@ task<> come_up(station* s) {
   }
 }
 
-// Of every length up to the longest.
+// Every length up to the maximum.
 std::size_t length_of(const station& s, std::uint32_t i) {
   return 1 + i * 37 % s.port.max_datagram();
 }
@@ -302,7 +304,7 @@ bool is_from(const datagram_peer& a, const datagram_peer& b) {
   return a.address == b.address && a.queue_pair == b.queue_pair;
 }
 
-// From the first receive that is left, up to the last word.
+// Receives from the first pending receive up to the last message.
 task<> hear_datagrams(station* s, heard* h) {
   for (bool more = true; more;) {
     REQUIRE_FALSE(s->posted.empty());
@@ -320,7 +322,7 @@ task<> hear_datagrams(station* s, heard* h) {
   co_await s->beside->rc.send(s->beside->words.all().first(8));
 }
 
-// The client sends by `what`, the server hears it.
+// The client sends with `what`, the server receives.
 template <class What>
 task<> talk(station* s, heard* h, What what) {
   ++s->talks;
@@ -372,7 +374,7 @@ task<> over_ud(side* here) {
   co_await come_up(&beside);
   station s(here, &beside);
   co_await come_up(&s);
-  const std::uint64_t refused = refused_keys();  // before the other side says anything
+  const std::uint64_t refused = refused_keys();  // read before the other side sends anything
   co_await in_step(&beside);
 
   heard lossy;

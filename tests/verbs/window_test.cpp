@@ -1,4 +1,5 @@
-// What lies under windows: memory registered so that they can be bound, and a device that keeps it.
+// Requirements of memory windows: memory registered so that they can be bound, and a device that
+// keeps it.
 #include "raw_loop.hpp"
 
 #include <doctest/doctest.h>

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-// An over-aligned local is aligned in the frame too, wherever malloc put the frame.
+// An over-aligned local is aligned in the frame too, at any address that malloc returns.
 struct alignas(64) L {
   char c[64];
 };

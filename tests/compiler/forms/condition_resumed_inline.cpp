@@ -1,6 +1,6 @@
 #include "form.hpp"
 
-// GCC PR 106188: a condition in a coroutine whose body declares no local, resumed inside await_suspend.
+// GCC PR 106188: a condition in a coroutine without local variables, resumed inside await_suspend.
 struct eager {
   struct promise_type {
     eager get_return_object() { return {}; }

@@ -1,6 +1,6 @@
 #include "form.hpp"
 
-// A result that is there already costs no stack, neither by await_ready() nor by a false
+// An available result takes no stack, neither by await_ready() nor by a false
 // await_suspend().
 struct ready_op {
   int v;

@@ -1,4 +1,5 @@
-// Uses the library and Asio's coroutines in one program, with what find_package(cordma) gives alone.
+// Uses the library and Asio's coroutines in one program, with the settings of find_package(cordma)
+// alone.
 #include <asio.hpp>
 
 #include <cordma/cordma.hpp>
@@ -35,7 +36,7 @@ bool run(void* plugin) {
   return function() == 0;
 }
 
-// Loads the plugin, runs it on a thread of its own or on this one, and unloads it.
+// Loads the plugin, runs it on a separate thread or on this one, and unloads it.
 bool run_plugin(bool on_a_thread) {
   void* const plugin = load(PLUGIN);
   if (plugin == nullptr) return false;
@@ -48,7 +49,7 @@ bool run_plugin(bool on_a_thread) {
   return ::dlclose(plugin) == 0 && ran;
 }
 
-// Loads plugins that each bring a copy of the library, all at once, and runs them.
+// Loads plugins that each contain a copy of the library, all at once, and runs them.
 bool run_many_plugins() {
   std::vector<void*> all;
   for (int i = 0; i < 8; ++i) {

@@ -1,4 +1,5 @@
-// A plugin: a shared object with the libraries inside, as language bindings and servers load them.
+// A plugin: a shared object that contains the libraries, as language bindings and servers load
+// them.
 #include <cordma/cordma.hpp>
 #include <cordma/runtime/when_all.hpp>
 
@@ -20,7 +21,7 @@ task<> connect_one(Worker* worker, std::string to, Endpoint* into) {
 
 }  // namespace
 
-// 0 if a connection came up and went.
+// Returns 0 if a connection was established and closed.
 extern "C" int plugin_run() {
   try {
     Context context;

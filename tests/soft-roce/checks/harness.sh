@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What run.sh and cases.sh promise: harness.sh CHECK
+# Checks the documented behaviour of run.sh and cases.sh: harness.sh CHECK
 set -euo pipefail
 checks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 roce=$(dirname "$checks")
 work=$(mktemp -d)
-unset SOFT_ROCE_ONLY  # whoever chooses cases does not mean the ones here
+unset SOFT_ROCE_ONLY  # a choice of cases is not meant for these checks
 trap 'rm -rf "$work"' EXIT
 
 fail() {
@@ -12,8 +12,8 @@ fail() {
   tail -n 100 "$work/out" "$work/err" >&2
   exit 1
 }
-# ends CODE SCRIPT ARGUMENT...: it ends with CODE; its streams lie in $work/out and $work/err then. Where
-# there can be no machine, the check is skipped.
+# ends CODE SCRIPT ARGUMENT...: it must end with CODE; its streams are then in $work/out and
+# $work/err. The check is skipped if no machine is possible.
 ends() {
   local code=$1 script=$2 got=0
   shift 2
@@ -68,7 +68,7 @@ exit_code() {
   # shellcheck disable=SC2016
   ends 7 run.sh --offline --env OTHER_WORD --share "$work/share" --log "$work/kernel" -- bash -c '
     echo "$PWD|$CORDMA_TEST_WORD|$OTHER_WORD|$1"
-    echo settings: "${!CORDMA_@}"  # the machine adds none: a program would call them unknown
+    echo settings: "${!CORDMA_@}"  # the machine adds none: a program would report them as unknown
     echo to stderr >&2
     echo kept > "$SOFT_ROCE_SHARE/kept"
     head -c 3000000 /dev/zero | tr "\0" "x"; echo
@@ -137,7 +137,7 @@ TEXT
   says out '^soft-roce: the machine broke down'
   ends 125 cases.sh result "$work/results" after
 
-  # Nothing had failed: the machine is to be started once more.
+  # No case failed, so the machine has to be started once more.
   sed -n '/^check good\|^check fatal/p' "$work/cases" > "$work/broken"
   ends 125 cases.sh run "$work/broken" "$work/results" --offline
   says out '^good: 0,'
@@ -150,7 +150,7 @@ two_hosts() {
   ends 5 run.sh --offline --hosts 2 --netem 'loss 2% delay 1ms' --timeout 180 \
     -- bash "$checks/two_hosts_a.sh" -- bash "$checks/two_hosts_b.sh"
   says out '^a[|] .*packets lost on the way from a: [1-9]'
-  says err 'the command of host a ended with 77'  # which counts less than what failed
+  says err 'the command of host a ended with 77'  # a failure takes precedence over this
   says err 'the command of host b ended with 5'
   grep '65536' "$work/out"
 }

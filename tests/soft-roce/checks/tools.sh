@@ -24,7 +24,7 @@ grep -Eq 'cm_id [1-9]' <<< "$counts" || fail "a listener is counted: $counts"
 until rdma-counts -- rping -c -a "$RDMA_HOST_SELF" -C 5; do kill -0 "$server"; sleep 0.2; done
 [ "$(rdma-counter sent_pkts)" -gt "$sent" ] || fail "rdma-counter sent_pkts stands still"
 code=0
-# The copy of the listener outlives the command that started it.
+# The copy of the listener outlives its parent command.
 rdma-counts -- sh -c "rping -s -a $RDMA_HOST_SELF -p 7175 -P > /dev/null 2>&1 & sleep 1" || code=$?
 [ "$code" -eq 1 ] || fail "rdma-counts does not see what is left behind ($code)"
 if rdma-counter no_such_counter; then fail "a counter that does not exist"; fi

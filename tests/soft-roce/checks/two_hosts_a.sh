@@ -5,7 +5,7 @@ barrier listening
 ib_write_bw -d "$RDMA_DEVICE" -x 1 -n 10 "$RDMA_HOST_PEER"
 for end in '' _V6; do
   address=RDMA_HOST_PEER$end
-  # Refused until the server listens; and the wire may break it.
+  # Refused until the server listens; the lossy wire may also break it.
   until timeout 20 rping -c -a "${!address}" -C 5; do sleep 0.2; done
   note put "done-RDMA_HOST_SELF$end"
 done

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Sourced inside the virtual machine: running a command so that nothing of it stays.
+# Sourced inside the virtual machine: runs a command so that none of its processes remain.
 
 exec {never}<> <(:)  # reading from it with a time limit waits without a process
 
-# What every thread of a contained command is doing, for one that does not end.
+# Reports the state of every thread of a contained command that does not end.
 report_processes() {
   local task ours
   ours=$(readlink /proc/self/ns/pid)
@@ -15,8 +15,9 @@ report_processes() {
 }
 
 # shellcheck disable=SC2034  # `stopped` is for the caller
-# contained SECONDS COMMAND...: its exit code; where it took longer, 124, and `stopped` is set. The
-# command has its own process ids: what it leaves running ends with it.
+# contained SECONDS COMMAND...: returns its exit code; if it took longer, returns 124 and sets
+# `stopped`. The command has a separate process namespace: processes that it leaves running end with
+# it.
 contained() {
   local limit=$1 code=0 process watchdog
   shift

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The first process of the virtual machine once it has its root: sets up the network and rxe0, runs the
-# command of the job, writes its exit code, and switches the machine off. When it fails itself, there
-# is no exit code, and why stands in the kernel's log.
+# The first process of the virtual machine after its root is mounted: sets up the network and rxe0,
+# runs the command of the job, writes its exit code, and switches the machine off. If it fails
+# itself, there is no exit code, and the reason is in the kernel's log.
 set -uo pipefail
 trap switch_off EXIT
 switch_off() {
@@ -11,7 +11,7 @@ switch_off() {
 control=/run/soft-roce
 host='' peer='' self_number='' peer_number='' hosts='' cwd='' tools='' limit='' netem='' share=''
 # shellcheck source=/dev/null
-. "$control/job"  # run.sh wrote it: values for all of these
+. "$control/job"  # written by run.sh: values for all of these
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck source=tests/soft-roce/guest/contained.sh
 . "$tools/../guest/contained.sh"
@@ -22,7 +22,7 @@ set_up_limits() {
   ulimit -l unlimited
   ulimit -Hn 65536
   ulimit -c 0
-  # libibverbs loads every provider that it is told of: most of a short program's time here.
+  # libibverbs loads every configured provider, which takes most of a short program's time here.
   find /etc/libibverbs.d -name '*.driver' ! -name rxe.driver -delete
   hostname "soft-roce-$host"
   mkdir -p "$share"
@@ -42,7 +42,7 @@ set_up_network() {
     [ -z "$netem" ] || tc qdisc add dev wire0 root netem limit 100000 $netem ||
       fail "tc does not take: $netem"
   fi
-  # Link-local addresses are there at once, as the others: nobody else can have them.
+  # Link-local addresses are available at once, like the others: no other host can have them.
   echo 0 | tee /proc/sys/net/ipv6/conf/wire*/accept_dad > /dev/null || fail "no IPv6"
   ip link set wire0 mtu 4200 up || fail "wire0 takes no MTU of 4200"
   ip addr add "10.77.0.$self_number/24" dev wire0
@@ -64,7 +64,7 @@ await_file() {  # await_file FILE: run.sh bounds this
   until [ -e "$1" ]; do moment; done
 }
 
-# What goes to the streams is carried to run.sh by two processes: a port can be opened only once.
+# Two processes carry the output streams to run.sh: a port can be opened only once.
 connect_streams() {
   local ports
   until ports=(/dev/vport*p[12]) && [ ${#ports[@]} -eq 2 ]; do moment; done
@@ -74,11 +74,11 @@ connect_streams() {
   exec > /run/soft-roce.out 2> /run/soft-roce.err
 }
 
-# Carries out what tools/on asks of this host, until both hosts have ended. A request is a folder with
-# the words of a command; its exit code is written last.
+# Executes requests of tools/on for this host, until both hosts have ended. A request is a folder
+# with the words of a command; its exit code is written last.
 serve_requests() {
   local request words pause=0.1
-  # Each look goes out to the share: ten a second take a seventh of an emulated processor.
+  # Each check is a request to the share: ten a second take a seventh of an emulated processor.
   [ "$hosts" = 2 ] || pause=0.5
   until [ -e "$share/.hosts/$host/ended" ] && [ -e "$share/.hosts/$peer/ended" ]; do
     moment "$pause"
@@ -100,7 +100,7 @@ set_up_limits
 set_up_network
 fill_environment
 connect_streams
-dmesg -n 7  # from here on all that the kernel says is about the command
+dmesg -n 7  # all later messages of the kernel concern the command
 cd "$cwd" || fail "no folder $cwd"
 : > "$share/.hosts/$host/up"
 await_file "$share/.hosts/$peer/up"
