@@ -198,7 +198,7 @@ class Endpoint : public user_data_holder {
 
   // While it lives, operations started on this endpoint may stay invisible to the peer; destroying
   // it makes all of them visible at once (one doorbell). Nests. Shared memory has no doorbell to
-  // save: a request that finds free space there is visible at once.
+  // save, so operations there may also be visible before that.
   class Batch {
    public:
     explicit Batch(detail::endpoint_core& endpoint) noexcept;

@@ -68,7 +68,9 @@ message_send::message_send(message_send&& other) noexcept
       left_(other.left_),
       count_(other.count_),
       header_(other.header_) {
-  std::ranges::copy(other.slices(), slices_.begin());
+  // do_start() reads the first slice of a straight message, an empty one too.
+  std::copy_n(other.slices_.begin(), std::max<std::size_t>(count_, straight_ ? 1 : 0),
+              slices_.begin());
   if (state() != phase::queued && state() != phase::posted) return;
   entry_ = other.entry_;
   offer_ = other.offer_;

@@ -14,7 +14,7 @@ failure reserved_id(std::uint16_t id) {
 
 void handler_table::set(std::uint16_t id, handler&& h) {
   if (id >= protocol::first_reserved_id) throw_error(reserved_id(id));
-  if (running_ == 0 && plain_running_ == 0) replaced_.clear();
+  if (running_ == 0 && calling_ == 0) replaced_.clear();
   auto made = std::make_unique<handler>(std::move(h));
   replaced_.reserve(replaced_.size() + 1);
   if (by_id_.size() <= id) by_id_.resize(id + std::size_t{1});

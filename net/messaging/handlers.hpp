@@ -50,12 +50,12 @@ class handler_table {
   // Of plain handlers, and of tasks that have ended.
   [[nodiscard]] std::uint64_t failures() const noexcept { return failures_; }
   void count_failure() noexcept { ++failures_; }
-  // Exists while a plain handler runs.
+  // Exists while a handler function runs.
   struct running {
-    explicit running(handler_table& t) noexcept : table(t) { ++table.plain_running_; }
+    explicit running(handler_table& t) noexcept : table(t) { ++table.calling_; }
     running(const running&) = delete;
     running& operator=(const running&) = delete;
-    ~running() { --table.plain_running_; }
+    ~running() { --table.calling_; }
     handler_table& table;
   };
 
@@ -68,7 +68,7 @@ class handler_table {
   reactor& home_;
   std::vector<std::unique_ptr<handler>> by_id_;
   std::vector<std::unique_ptr<handler>> replaced_;  // they may still run
-  int plain_running_ = 0;
+  int calling_ = 0;
   std::uint64_t failures_ = 0;
   std::size_t running_ = 0;  // number of runs in use
   handler_run* free_runs_ = nullptr;
@@ -77,6 +77,7 @@ class handler_table {
 
 [[gnu::always_inline]] inline task<void>::handle_type handler_table::make_task(
     const am_handler& handler, message_segment& s) {
+  const running calling(*this);
   task<void> made = handler(ActiveMessage(s));
   CORDMA_REQUIRE(static_cast<bool>(made));
   if (free_runs_ == nullptr) [[unlikely]]

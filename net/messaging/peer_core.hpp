@@ -216,7 +216,7 @@ class peer_core final : public endpoint_frames, public list_node {
   std::optional<protocol::send_credits> credits_;
   protocol::receive_window window_;
   // Flags that every message checks; see settle().
-  // Connected, the peer's hello has arrived, no batch, no message waits to be sent.
+  // Connected, the peer's hello has arrived, no batch that holds back, no message waits to be sent.
   bool puts_ = false;
   bool hears_ = false;         // the peer's hello has arrived, and messages may be received
   std::uint32_t longest_ = 0;  // limit of the body of a frame to the peer

@@ -1,7 +1,11 @@
 # Long files are copied past the page cache where the file system supports it, and arrive unchanged.
 source "$(dirname "$0")/expect.sh"
 direct_opens() { grep -cw O_DIRECT "$work/trace" || true; }
-uncache() { dd of="$1" oflag=nocache conv=notrunc,fdatasync count=0 2> /dev/null; }
+# The kernel keeps pages that it is still writing, or that another processor has just used.
+uncache() {
+  until dd of="$1" oflag=nocache conv=notrunc,fdatasync count=0 2> /dev/null &&
+    { ! command -v fincore > /dev/null || [ "$(fincore -bno RES "$1")" -eq 0 ]; }; do sleep 0.05; done
+}
 
 head -c 67200001 /dev/urandom > "$work/long"  # more than 64 MiB, and no multiple of the block size
 head -c 20000000 /dev/urandom > "$work/short"

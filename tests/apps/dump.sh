@@ -1,9 +1,11 @@
 # SIGUSR1: cordma-perf, -cp, -cpd and -kv report where they wait, and continue.
 source "$(dirname "$0")/expect.sh"
 
-# handles PID: waits until the process has installed its handler of SIGUSR1.
+# handles PID: waits until the process has installed its handler of SIGUSR1. Until exec() a background process is a
+# shell, which catches the signal too.
 handles() {
   local caught
+  while [ "$(readlink "/proc/$1/exe")" = "$(readlink "/proc/$$/exe")" ]; do sleep 0.05; done
   until caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status") && (((0x$caught & 0x200) != 0)); do
     kill -0 "$1" 2> /dev/null || fail "it ended before it had a handler"
     sleep 0.05

@@ -310,6 +310,32 @@ TEST_CASE(
       &p, &one);
 }
 
+TEST_CASE("a handler of tasks replaces itself twice while it is called") {
+  stage on;
+  switchboard p(on);
+  int first = 0;
+  int last = 0;
+  p.server.on(3, [&](ActiveMessage m) -> task<void> {
+    for (int i = 0; i < 2; ++i) {
+      p.server.on(3, [&last](const ShortMessage&) { ++last; });
+    }
+    ++first;  // the captures of the replaced handler still exist
+    return note(&p, std::move(m));
+  });
+  on.play(
+      [](stage& s, switchboard* board, int* of_first, int* of_last) -> task<> {
+        wire* const joined = co_await join(s, *board);
+        const MemoryRegion from = client_memory(s, 8);
+        for (int n = 0; n < 2; ++n) {
+          co_await joined->client.am_send(3, no_header, from.all());
+        }
+        while (*of_last == 0 || board->calls == 0) co_await moment(s);
+        CHECK(*of_first == 1);
+        CHECK(*of_last == 1);
+      },
+      &p, &first, &last);
+}
+
 TEST_CASE("a plain handler that throws, one that sends, and one that sets itself anew") {
   stage on;
   switchboard p(on, {.eager_bytes = 8192, .credits = 2});

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -125,6 +126,28 @@ TEST_CASE(
           const bool came_at_once = w.client.counters().bytes_sent - before >= bytes;
           CHECK(came_at_once == (bytes <= longest));
         }
+      },
+      &p);
+}
+
+TEST_CASE("an empty message is sent by an operation that was moved") {
+  stage on;
+  post_office p(on);
+  on.play(
+      [](stage& s, post_office* office) -> task<> {
+        wire* const joined = co_await join(s, *office);
+        const MemoryRegion into = server_memory(s, 8);
+        alignas(message_send_operation) std::byte place[sizeof(message_send_operation)];
+        std::memset(place, 0xA5, sizeof place);
+        message_send_operation made = joined->client.tag_send(7, Slice());
+        auto* const moved =
+            ::new (static_cast<void*>(place)) message_send_operation(std::move(made));
+        moved->start();
+        const TagReceived got = co_await office->server.tag_recv(7, into.all());
+        CHECK(got.bytes == 0);
+        const result<void> sent = co_await moved->result();
+        CHECK(sent.ok());
+        moved->~message_send_operation();
       },
       &p);
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What net/README.md names on the path of a message exists. Usage: message_path.py [ROOT]
+"""The names on the path of a message in net/README.md exist. Usage: message_path.py [ROOT]
 
-Looked at is what stands in backticks in the section SECTION, outside of fenced blocks:
+It looks at text in backticks in the section SECTION, and at `name()` in its fenced blocks:
   * `shm/ring.hpp`, `net/messages.cpp`: the end of the path of a file;
   * `copy_bytes()`: a function of runtime/ or net/ has that name;
   * `ring_writer::put()`, `ring_writer::limit_`: that class, or one that it derives from, has such a function or
     member; with more in front (`shm::ring_writer::put()`) that is a namespace or a class;
   * `ring_writer`: the code has the word.
-Anything else, such as `co_await op` or `a < b`, is no name. Without the section the check passes, and says so.
+Anything else, such as `co_await op` or `a < b`, is no name. A missing section is a finding.
 """
 import collections
 import re
@@ -33,10 +33,15 @@ def section(text):
     return tree.line_of(text, start.end()), text[start.end():end.start() if end else len(text)]
 
 
+BLOCK = re.compile(r"^```.*?^```[^\n]*$", re.S | re.M)
+CALL = re.compile(r"(?<![\w:])(?:[A-Za-z_]\w*::)*~?[A-Za-z_]\w*\(\)")
+
+
 def named(text):
-    """(offset, what stands in backticks), one by one."""
-    text = re.sub(r"^```.*?^```[^\n]*$", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S | re.M)
-    return [(m.start(), m[1].strip()) for m in re.finditer(r"`([^`\n]+)`", text)]
+    """(offset, name), one by one: text in backticks, and functions in fenced blocks."""
+    found = [(block.start() + m.start(), m[0]) for block in BLOCK.finditer(text) for m in CALL.finditer(block[0])]
+    text = BLOCK.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    return sorted(found + [(m.start(), m[1].strip()) for m in re.finditer(r"`([^`\n]+)`", text)])
 
 
 class Sources:
@@ -113,8 +118,7 @@ def check(root):
     readme = root / README
     found = section(readme.read_text()) if readme.is_file() else None
     if found is None:
-        print(f"{README} has no section '## {SECTION}': nothing to check")
-        return []
+        return [f"{README} has no section '## {SECTION}'"]
     first, text = found
     sources = Sources(root)
     missing = [(offset, token, what_is_missing(token, sources)) for offset, token in named(text)]
