@@ -139,8 +139,8 @@ class disk final : public cordma::poller {
 
 // Awaitable: runs a blocking call on another thread. It cannot be canceled; if it is destroyed
 // early, its destructor waits for the call to end.
-//   disk_call create(of, [&] { ... });
-//   co_await create;
+///   disk_call create(of, [&] { ... });
+///   co_await create;
 class [[nodiscard]] disk_call final : private disk::job {
  public:
   disk_call(disk& of, std::function<void()> call)
