@@ -98,7 +98,8 @@ class ring_writer {
       return false;
     std::byte* const at = at_;
     const std::uint32_t stamp = stamp_;
-    if (--until_burst_ < 0) prefetch_for_writing(at + cells_ahead * cell_bytes);
+    if (in_burst_) prefetch_for_writing(at + cells_ahead * cell_bytes);
+    in_burst_ = true;
     constexpr auto what = std::uint64_t{static_cast<std::uint8_t>(message::send)};
     std::memcpy(at + 8, &what, sizeof what);
     if (head != nullptr) {  // by words, because they arrive in registers
@@ -116,7 +117,7 @@ class ring_writer {
   }
   [[nodiscard]] bool withholds() const noexcept { return withheld_ != nullptr; }
   // Called when a message arrives from the peer: the next put() may be a single response to it.
-  void on_arrived() noexcept { until_burst_ = 1; }
+  void on_arrived() noexcept { in_burst_ = false; }
   // Makes all withheld messages visible with one store.
   void release() noexcept {
     if (withheld_ == nullptr) return;
@@ -157,7 +158,7 @@ class ring_writer {
   std::uint64_t wipe_until_ = 0;  // below it, a cell may hold payload of the lap before
   std::byte* withheld_ = nullptr;
   std::uint64_t withheld_word_ = 0;
-  std::int64_t until_burst_ = 1;  // below 0: no message has arrived since the previous put()
+  bool in_burst_ = false;  // no message has arrived since the last one was put
   ring_control* control_ = nullptr;
 };
 
