@@ -344,9 +344,9 @@ TEST_CASE("a plain handler that throws, one that sends, and one that sets itself
   int second = 0;
   p.client.on(9, [&answers](const ShortMessage& m) { answers += static_cast<int>(m.data.size()); });
   p.server.on(1, [](const ShortMessage&) { throw std::runtime_error("no"); });
+  MemoryRegion out = server_memory(on, 8);
   // A send that does not complete at once is kept until it is done.
   std::deque<message_send_operation> sent;
-  MemoryRegion out = server_memory(on, 8);
   p.server.on(2, [&sent, &out](const ShortMessage& m) {
     while (!sent.empty() && sent.front().done()) sent.pop_front();
     sent.push_back(m.from->am_send(9, no_header, out.all()));
