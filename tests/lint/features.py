@@ -70,9 +70,7 @@ def main():
         head = page.read_text().partition(FILES + "\n")[0]
         page.write_text(head + FILES + "\n" + listing(root, test_files(tree.names(root))))
         return 0
-    findings = check(root)
-    print("\n".join(findings) or "features: clean")
-    return bool(findings)
+    return tree.report("features", check(root))
 
 
 if __name__ == "__main__":

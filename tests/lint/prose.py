@@ -143,9 +143,7 @@ def main():
             if wanted and (not chosen.strings or (is_string and name.startswith(WITH_STRINGS))):
                 print(f"{name}:{line}: {found} {text[:150]}")
         return 0
-    wrong = check(root)
-    print("\n".join(wrong) or "prose: no folder is above its limit")
-    return bool(wrong)
+    return tree.report("prose", check(root))
 
 
 if __name__ == "__main__":

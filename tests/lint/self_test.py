@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
 """The checks find what is planted for them, and nothing in what is right. Usage: self_test.py"""
-import contextlib
-import io
 import pathlib
 import tempfile
 import unittest
